@@ -1,4 +1,4 @@
-"""What an audit of a large log costs, beside one pass of Arrow or DuckDB over the same file. Nothing is asserted."""
+"""The cost of auditing a large log, compared with one pass of Arrow or DuckDB over the file. Nothing is asserted."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROWS, DEPLOYMENTS, CLIENTS = 10_000_000, 20, 10
 
-# A process of its own, so that its peak memory is the audit's.
+# A separate process, so its peak memory is that of the audit.
 AUDIT = """
 import json, resource, sys, time
 began = time.perf_counter()
@@ -21,7 +21,7 @@ print(json.dumps({"seconds": time.perf_counter() - began, "peak": peak}))
 
 
 def _write(file: Path) -> None:
-    """Rows in blocks, one a deployment."""
+    """Write rows in blocks, one per deployment."""
     import numpy as np
     import pyarrow as pa
     from pyarrow import parquet
@@ -53,7 +53,7 @@ def _one_pass(file: Path) -> None:
 
 
 def audit() -> dict:
-    """`performative audit` on ten million rows, with the start of Python."""
+    """`performative audit` on ten million rows, including Python's startup."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "data.parquet"
         _write(file)
@@ -90,7 +90,7 @@ print(json.dumps(told))
 
 
 def _write_long(folder: Path) -> None:
-    """Fifty million rows by the engine itself: 3.8 GB of Parquet, in about a minute."""
+    """Write fifty million rows with DuckDB itself: 3.8 GB of Parquet, in about a minute."""
     import duckdb
 
     (folder / "data").mkdir()
@@ -107,7 +107,7 @@ def _write_long(folder: Path) -> None:
 
 
 def audit_rows() -> dict:
-    """Reading fifty million rows: sums by the engine, and a draw of rows."""
+    """Read fifty million rows: sums by the engine, and a sample of rows."""
     import duckdb
 
     with tempfile.TemporaryDirectory() as name:
@@ -126,10 +126,10 @@ def audit_rows() -> dict:
         "ratio": told["seconds"] / reference,
         "cpu_s": told["cpu"],
         "peak_gib": told["peak"] / 2**30,
-        # Measured once, before it was removed: a reader in blocks, with NumPy's products, on the same two cores.
+        # Measured once, before it was removed: a block reader with NumPy products, on the same two cores.
         "note": (
-            "audit_rows, ours: sums, cross products and a draw of rows; reference: means and variances by DuckDB. The "
-            "reader that this replaced took 1.9 s for 1 and 2.7 s for 2 million such rows, with a peak of 0.45 GiB."
+            "audit_rows, ours: sums, cross products and a sample of rows; reference: means and variances by DuckDB. "
+            "The previous reader took 1.9 s for 1 and 2.7 s for 2 million such rows, with a peak of 0.45 GiB."
         ),
     }
 

@@ -1,4 +1,4 @@
-"""What a certificate of a large table costs, in passes over the table. Ratios within one run; nothing is asserted."""
+"""The cost of a certificate of a large table, in passes over the table. Ratios within one run; nothing is asserted."""
 
 import time
 
@@ -29,7 +29,7 @@ def _seconds(function) -> float:
 
 
 def certificate() -> dict:
-    """`certify` and `stable_point` of 120,000 people, beside one gradient over all of them."""
+    """`certify` and `stable_point` for 120,000 people, compared with one gradient over all of them."""
     problem = _problem()
     first = _seconds(lambda: pf.certify(problem, progress=False))
     again = _seconds(lambda: pf.certify(problem, progress=False))
@@ -45,7 +45,7 @@ def certificate() -> dict:
         "gradient_s": gradient,
         "ratio": again / gradient,
         "stable_ratio": stable / gradient,
-        "note": "first: with compilation; the ratios are to one gradient over all rows",
+        "note": "first: with compilation; ratios are relative to one gradient over all rows",
     }
 
 

@@ -1,7 +1,7 @@
 """Hand-written JAX and PyTorch for one round of a small convolutional network on many clients.
 
 conv16 - pool - conv32 - pool - dense64 - dense10 on 28x28 images, E local steps of batch n: each draws its rows, and
-the server adds up the clients' models. Nothing of the engine is in here.
+the server averages the clients' models. None of the engine's code is used here.
 """
 
 import functools
@@ -58,7 +58,7 @@ def loss(convolve, pool, p, x, y):
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4), donate_argnums=5)
 def rounds(mode, convolve, pool, steps, batch, p, x, y, cohorts, key):
-    """`cohorts` [rounds, K] says who takes part; mode "map" takes clients one by one, "vmap" all at once."""
+    """`cohorts` [rounds, K] are the participants; mode "map" runs clients sequentially, "vmap" all at once."""
 
     def client(p, key, who):
         rows = jax.random.randint(key, (steps, batch), 0, x.shape[1])
@@ -82,7 +82,7 @@ def rounds(mode, convolve, pool, steps, batch, p, x, y, cohorts, key):
 
 
 def torch_round(x, y, steps, batch, channels_last=False):
-    """A function that runs one round of the same work with PyTorch, client after client, for cohorts it is given."""
+    """A function that runs one round of the same work with PyTorch, one client at a time, for a given cohort."""
     import torch
     from torch import nn
 

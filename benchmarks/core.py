@@ -1,4 +1,4 @@
-"""The engine against hand-written scans of the same work. Ratios within one run; nothing is asserted."""
+"""The engine compared with hand-written scans of the same work. Ratios within one run; nothing is asserted."""
 
 import subprocess
 import sys
@@ -11,14 +11,14 @@ import numpy as np
 import performative as pf
 from benchmarks import references
 
-# The references record the model alone, so ours leaves out what costs a pass of its own.
+# The references record only the model, so ours skips records that need a separate pass.
 QUIET = {"callbacks": [pf.callbacks.Progress(False)]}
 LEAN = {"record": pf.Record(risks=False, consensus=False), **QUIET}
 LAST = pf.Record(risks=False, consensus=False, theta="last")
 
 
 def alternate(functions: dict, rounds: int) -> dict[str, float]:
-    """Best time of each function, called in turn so that a busy spell hits all of them. The first call warms up."""
+    """Best time of each function, called in turn so that load affects all of them equally. The first call warms up."""
     best = dict.fromkeys(functions, float("inf"))
     for turn in range(rounds + 1):
         for name, function in functions.items():
@@ -51,8 +51,8 @@ def _row(name: str, run, same, bulk, times: int, steps: float) -> dict:
         "default_s": best["default"],
         "default_ratio": best["default"] / inside,
         "client_steps_per_s": steps / inside,
-        "note": "ratio, bulk: the loop of chunks, its records on the host; call: the whole pf.run; default: a whole "
-        "pf.run with its default records, over the loop",
+        "note": "ratio, bulk: the loop of chunks, with records on the host; call: the whole pf.run; default: a whole "
+        "pf.run with its default records, relative to the loop",
     }
 
 
@@ -124,7 +124,7 @@ def strategic_many() -> dict:
 
 
 def _partial(scheme, label: str) -> dict:
-    """Seconds a round with K=100, from the second chunk on, at N=1e6 against N=1e3."""
+    """Seconds per round with K=100, from the second chunk on, at N=1e6 compared with N=1e3."""
     seconds = {}
     for clients in (1_000, 1_000_000):
         random = np.random.default_rng(0)
@@ -141,7 +141,7 @@ def _partial(scheme, label: str) -> dict:
         "ours_s": seconds[1_000_000],
         "reference_s": seconds[1_000],
         "ratio": seconds[1_000_000] / seconds[1_000],
-        "note": "seconds a round at N=1e6 (ours) and N=1e3 (reference), best chunk from the second on",
+        "note": "seconds per round at N=1e6 (ours) and N=1e3 (reference), best chunk from the second on",
     }
 
 
@@ -166,12 +166,12 @@ def _seconds_a_round(problem, algorithm, rounds: int = 500, chunks: int = 6) -> 
 
 
 def partial_one() -> dict:
-    """SchemeOne, K=100: a round at N=1e6 against one at N=1e3."""
+    """SchemeOne, K=100: a round at N=1e6 compared with one at N=1e3."""
     return _partial(pf.SchemeOne(100), "p1: SchemeOne K=100, N=1e6 against N=1e3")
 
 
 def partial_two() -> dict:
-    """SchemeTwo, K=100: a round at N=1e6 against one at N=1e3."""
+    """SchemeTwo, K=100: a round at N=1e6 compared with one at N=1e3."""
     return _partial(pf.SchemeTwo(100), "p2: SchemeTwo K=100, N=1e6 against N=1e3")
 
 
@@ -187,7 +187,7 @@ print(time.perf_counter() - began)
 
 
 def first_result() -> dict:
-    """From `import performative` to the history of a small run, in a new process; the second has the cache."""
+    """From `import performative` to the history of a small run, in a new process; later ones use the cache."""
     import os
     import tempfile
 

@@ -1,4 +1,4 @@
-"""A federation on Flower beside a bare one: the credit example with ten banks, real processes on loopback."""
+"""A federation on Flower compared with a bare one: the credit example with ten banks, real processes on loopback."""
 
 import json
 import os
@@ -84,7 +84,7 @@ def main(grid, context):
 
 
 def federation() -> dict[str, Any]:
-    """Seconds a round of ours and of a bare Flower FedAvg whose clients also run jitted JAX."""
+    """Seconds per round of ours and of a bare Flower FedAvg whose clients also run jitted JAX."""
     with tempfile.TemporaryDirectory() as folder:
         ours = _ours(Path(folder) / "ours")
         bare = _bare(Path(folder) / "bare")
@@ -107,7 +107,7 @@ def federation() -> dict[str, Any]:
         "missing": sum(told["missing"] + told["rejected"] for told in ours),
         **{f"{name}_s": value for name, value in parts.items()},
         "note": (
-            f"federation, {NODES} nodes: of {inside['seconds']:.2f} s a round the server's own work takes "
+            f"federation, {NODES} nodes: of {inside['seconds']:.2f} s per round, the server's own work takes "
             f"{parts['server']:.2f} s, the slowest client's {parts['client_work']:.2f} s, Flower the rest."
         ),
     }
@@ -128,7 +128,7 @@ def _ours(app: Path) -> list[dict[str, Any]]:
 
 
 def _bare(app: Path) -> list[float]:
-    """When each round of a bare federation began, and the end of the last."""
+    """Start times of the rounds of a bare federation, and the end of the last."""
     from performative.cases import credit
     from performative.live.loopback.processes import run_status, start, stop, submit
     from performative.live.loopback.site import Site

@@ -1,4 +1,4 @@
-"""A game of a thousand players in one compiled program, against a hand-written scan of the same play."""
+"""A game of a thousand players in one compiled program, compared with a hand-written scan of the same game."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ PLAYERS, ROUNDS, RATE, PENALTY = 1000, 200, 0.2, 1.0
 
 
 def thousand_players() -> dict:
-    """Sellers whose demand depends on all prices: simultaneous gradient play, one sample a step."""
+    """Sellers whose demand depends on all prices: simultaneous gradient play, one sample per step."""
     random = np.random.default_rng(0)
     m = 0.2 * random.standard_normal((PLAYERS, PLAYERS)) / np.sqrt(PLAYERS) - np.diag(random.uniform(0.5, 1.0, PLAYERS))
     b = random.uniform(1.0, 2.0, PLAYERS)
@@ -46,7 +46,7 @@ def thousand_players() -> dict:
         "ratio": inside / best["same"],
         "call_ratio": best["ours"] / best["same"],
         "client_steps_per_s": PLAYERS * ROUNDS / inside,
-        "note": f"the reference keeps one matrix product a round; prices end {off:.2g} off the stable point (rms)",
+        "note": f"the reference has one matrix product per round; prices end {off:.2g} off the stable point (rms)",
     }
 
 

@@ -1,4 +1,4 @@
-"""Exact moments: seconds over those of runs that would know the error to one percent, and the memory of a large one."""
+"""Exact moments: time relative to runs that estimate the error to one percent, and the memory of a large case."""
 
 import resource
 import subprocess
@@ -11,7 +11,7 @@ import performative as pf
 from benchmarks.core import LAST, QUIET
 from benchmarks.worlds import _problems
 
-# A squared error of normal noise has a relative standard deviation of sqrt(2): one percent of its mean takes this many.
+# The squared error of normal noise has a relative standard deviation of sqrt(2): one percent takes this many repeats.
 REPEATS = 20_000
 
 
@@ -40,7 +40,7 @@ def against_runs() -> dict:
 
 
 def large() -> dict:
-    """1,000 clients and 20 parameters, without memory of clients: the most memory of a process of its own."""
+    """1,000 clients and 20 parameters, without client memory: peak memory of a separate process."""
     code = "import benchmarks.moments as m; m.largest()"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     seconds, gigabytes = map(float, told.split()[-2:])
@@ -48,12 +48,12 @@ def large() -> dict:
         "benchmark": "ml: exact moments, 1,000 clients, 20 parameters, 20 rounds",
         "ours_s": seconds,
         "ratio": gigabytes / 2.0,
-        "note": f"{gigabytes:.2f} GB at most, over the 2 GB that it may take",
+        "note": f"{gigabytes:.2f} GB at most, relative to the 2 GB allowed",
     }
 
 
 def largest() -> None:
-    """Prints seconds and the most gigabytes that this process held."""
+    """Print seconds and the peak memory of this process in gigabytes."""
     random = np.random.default_rng(0)
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(random.standard_normal((1000, 20)), 0.3, 1.0))
     began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Networks on many clients: against PyTorch and hand-written JAX on a CPU, against the hardware on a GPU."""
+"""Networks on many clients: compared with PyTorch and hand-written JAX on a CPU, with hardware limits on a GPU."""
 
 import time
 
@@ -11,11 +11,11 @@ from benchmarks import convolutional
 from benchmarks.core import LAST, QUIET
 
 STEPS, BATCH = 10, 32
-# Products and sums of one sample's forward and backward pass: 2 for each weight at each place, once forward and twice
-# backward, but the first layer has no gradient for the image.
+# Operations of one sample's forward and backward pass: 2 per weight and position, once forward and twice backward, but
+# the first layer has no gradient for the image.
 PASSES = {"conv1": 2 * 28 * 28 * 9 * 16, "conv2": 2 * 14 * 14 * 144 * 32, "dense": 2 * (1568 * 64 + 640)}
 FLOPS = 2 * PASSES["conv1"] + 3 * (PASSES["conv2"] + PASSES["dense"])
-# Numbers that the program as matrix products reads and writes for one sample (src/performative/networks/halving.py).
+# Numbers that the matrix-product program reads and writes for one sample (src/performative/networks/halving.py).
 # Forward: patches, products, pooled, for both convolutions; backward: the same in reverse.
 PATCHES_1, PRODUCTS_1, POOLED_1 = 14 * 14 * 16, 14 * 14 * 64, 14 * 14 * 16
 CELLS_2, PATCHES_2, PRODUCTS_2, POOLED_2 = 8 * 8 * 64, 7 * 7 * 256, 7 * 7 * 128, 7 * 7 * 32
@@ -38,14 +38,14 @@ def _ours(x, y, cohort: int):
     algorithm = pf.fedavg(rate=convolutional.RATE, local_steps=STEPS, batch=pf.Fixed(BATCH), participation=who)
 
     def run(rounds: int, **options):
-        # One chunk: the clock starts when the data are on the device and the program is there.
+        # One chunk: the clock starts when the data are on the device and the program is compiled.
         return pf.run(problem, algorithm, rounds, theta=theta, record=LAST, **QUIET, **options)
 
     return run
 
 
 def _a_round(call, few: int, many: int, times: int) -> float:
-    """Seconds a round from the difference between `many` and `few`, so that what is done once does not count."""
+    """Seconds per round from the difference between `many` and `few`, so one-time costs do not count."""
     best = {few: float("inf"), many: float("inf")}
     for turn in range(times + 1):
         for rounds in best:
@@ -57,7 +57,7 @@ def _a_round(call, few: int, many: int, times: int) -> float:
 
 
 def networks() -> dict:
-    """conv16-conv32-dense64, 100 clients, 10 a round, 10 local steps of batch 32, on this machine's cores."""
+    """conv16-conv32-dense64, 100 clients, 10 per round, 10 local steps of batch 32, on this machine's cores."""
     x, y = _data(100, 600)
     cohorts = np.random.default_rng(1).permuted(np.tile(np.arange(100), (16, 1)), axis=1)[:, :10]
     here = [jnp.asarray(x), jnp.asarray(y, jnp.int32)]
@@ -86,7 +86,7 @@ def networks() -> dict:
         "reference_s": min(seconds[name] for name in hand),
         **{f"{name}_s": seconds[name] for name in hand},
         "compute": ours(1).meta["compute"],
-        "note": "seconds a round; reference: the best hand-written JAX variant",
+        "note": "seconds per round; reference: the best hand-written JAX variant",
     }
     row["ratio"] = row["ours_s"] / row["reference_s"]
     return row | _against_torch(x, y, cohorts, row["ours_s"])
@@ -96,7 +96,7 @@ def _against_torch(x, y, cohorts, ours: float) -> dict:
     try:
         import torch
     except ModuleNotFoundError:
-        return {"torch": 'left out: PyTorch is not installed (pip install "performative[bench]")'}
+        return {"torch": 'skipped: PyTorch is not installed (pip install "performative[bench]")'}
     found = {"torch_threads": torch.get_num_threads()}
     for name, channels_last in (("torch", False), ("torch_channels_last", True)):
         one_round = convolutional.torch_round(x, y, STEPS, BATCH, channels_last)
@@ -106,10 +106,10 @@ def _against_torch(x, y, cohorts, ours: float) -> dict:
 
 
 def networks_gpu() -> dict:
-    """The same network on 100, 1,000 and 10,000 clients a round of one GPU, float32 and bfloat16."""
+    """The same network on 100, 1,000 and 10,000 clients per round on one GPU, float32 and bfloat16."""
     label = "networks_gpu: CNN, 10 steps of batch 32, a round of 100, 1,000 and 10,000 clients"
     if jax.default_backend() != "gpu":
-        return {"benchmark": label, "note": "left out: JAX sees no GPU"}
+        return {"benchmark": label, "note": "skipped: JAX sees no GPU"}
     rate, bandwidth = _matrix_rate(), _bandwidth()
     row = {"benchmark": label, "matrix_tflops": rate / 1e12, "bandwidth_tb_s": bandwidth / 1e12}
     for clients in (100, 1_000, 10_000):
@@ -138,12 +138,12 @@ def _seconds(function, *args) -> float:
 
 
 def _matrix_rate(side: int = 8192) -> float:
-    """Operations a second of a large bfloat16 matrix product."""
+    """Operations per second of a large bfloat16 matrix product."""
     return 2 * side**3 / _seconds(jax.jit(jnp.matmul), *2 * [jnp.ones((side, side), jnp.bfloat16)])
 
 
 def _bandwidth(numbers: int = 1 << 29) -> float:
-    """Bytes a second that an elementwise operation reads and writes."""
+    """Bytes per second that an elementwise operation reads and writes."""
     return 8 * numbers / _seconds(jax.jit(lambda v: v * 1.5), jnp.ones(numbers, jnp.float32))
 
 

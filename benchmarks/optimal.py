@@ -1,4 +1,4 @@
-"""What the performative gradient costs beside the plain one. Ratios within one run; nothing is asserted."""
+"""The cost of the performative gradient relative to the plain one. Ratios within one run; nothing is asserted."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ def _seconds(name: str, algorithm: pf.Algorithm, problem: pf.Problem, best: dict
 
 
 def optimal_round() -> dict:
-    """A round of PROFL against one of P-FedAvg, d=10, H=50, n=500, N=100, E=1."""
+    """A round of PROFL compared with one of P-FedAvg, d=10, H=50, n=500, N=100, E=1."""
     problem = pf.cases.pricing_demands(CLIENTS, GOODS)
     common = {"rate": 0.01, "batch": pf.Fixed(SAMPLES)}
     inner = pf.estimators.Performative(WINDOW)
@@ -39,7 +39,7 @@ def optimal_round() -> dict:
         "benchmark": "optimal: a round of PROFL and of P-FedAvg, d=10 H=50 n=500 N=100",
         **{f"{name}_ms": 1e3 * seconds / ROUNDS for name, seconds in inside.items()},
         **{f"{name}_ratio": inside[name] / inside["p_fedavg"] for name in algorithms if name != "p_fedavg"},
-        "note": "compiled loop; the ratios are to P-FedAvg with batches of the same size",
+        "note": "compiled loop; ratios are relative to P-FedAvg with batches of the same size",
     }
 
 
@@ -63,7 +63,7 @@ def _variances(problem: pf.Problem, theta: float | np.ndarray, reaction: np.ndar
 
 
 def optimal_variance() -> dict:
-    """Variance of the score form, with and without baseline, over that of the pathwise form."""
+    """Variance of the score form, with and without baseline, relative to the pathwise form."""
     goods = 5
     prices = pf.cases.pricing_demands(goods=goods)
     gamma = float(np.asarray(prices.population.sensitivity)[0, 0])

@@ -1,4 +1,4 @@
-"""Retraining by performativeGYM's own optimizer beside ours, in one environment, where that package is installed."""
+"""Retraining with performativeGYM's optimizer compared with ours, in one environment, if that package is installed."""
 
 import importlib.util
 
@@ -12,12 +12,12 @@ ENV, RATE = "gaussian-contracting-v1", 0.5
 
 
 def _squared(params, x, y):
-    """Of rows [n, 1], as performativeGYM has it: one loss a row."""
+    """The loss of rows [n, 1], as in performativeGYM: one per row."""
     return 0.5 * jnp.sum((params - x) ** 2, axis=1)
 
 
 def _theirs(env, optimizer):
-    """Their step on the rows of our black box, until the deployments are spent."""
+    """Their step on the rows of our black box, until the deployments are used up."""
     params, rows = jnp.atleast_1d(jnp.asarray(env.start)), env.reset(0)
     for _ in range(env.budget.deployments):
         params = optimizer(params).step(params, x=jnp.asarray(rows["z"]).T, y=None)
@@ -26,7 +26,7 @@ def _theirs(env, optimizer):
 
 
 def peers() -> dict:
-    """Gradient descent, one step a deployment: same environment, same rows a deployment, same number of them."""
+    """Gradient descent, one step per deployment: same environment, same number of rows and deployments."""
     name = f"gym: {ENV}, one gradient step a deployment"
     if importlib.util.find_spec("performative_gym") is None:
         return {"benchmark": name, "note": "gym: not measured: performativeGYM (performative_gym) is not installed"}

@@ -1,4 +1,4 @@
-"""Stable and optimal points of the credit tables, each in a process of its own: compiling is most of the time."""
+"""Stable and optimal points of the credit tables, each in a separate process: compilation takes most of the time."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import time
 
 import performative as pf
 
-# What a table may take until its point is known, so that what is measured against the point loads quickly.
+# Target time for computing the point of a table, so anything that needs the point starts quickly.
 SECONDS = 3.0
 
 
@@ -28,12 +28,12 @@ def cold(which: str, table: str) -> dict:
         "benchmark": f"{which} point of {'a table as read from a frame' if table == 'table' else 'the credit case'}",
         "ours_s": first,
         "ratio": first / SECONDS,
-        "note": f"over {SECONDS:.0f} s; {busy:.2f} s of them at work on the processor; the second call {second:.2f} s",
+        "note": f"relative to {SECONDS:.0f} s; {busy:.2f} s of processor time; the second call {second:.2f} s",
     }
 
 
 def tell(which: str, table: str) -> None:
-    """Prints seconds of the first call, of work in it, and of the second call."""
+    """Print the seconds of the first call, its processor time, and the seconds of the second call."""
     problem, solve = TABLES[table](), SOLVERS[which]
     clocks = [(time.perf_counter(), time.process_time())]
     for _ in range(2):

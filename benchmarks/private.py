@@ -1,4 +1,4 @@
-"""What clipping and noise cost beside the plain gradient. Ratios within one run; nothing is asserted."""
+"""The cost of clipping and noise relative to the plain gradient. Ratios within one run; nothing is asserted."""
 
 import jax
 import numpy as np
@@ -17,7 +17,7 @@ def _problem() -> pf.Problem:
 
 
 def private_step() -> dict:
-    """A step of `Clipped` and of `Dice` against one of `Minibatch`, d=1e4, batch 64."""
+    """A step of `Clipped` and of `Dice` compared with one of `Minibatch`, d=1e4, batch 64."""
     problem, best = _problem(), {}
     common = {"rate": 0.1, "batch": pf.Fixed(BATCH)}
     algorithms = {
@@ -40,7 +40,7 @@ def private_step() -> dict:
         "benchmark": f"private: a step of clipped and noisy gradients and of plain ones, d={WIDTH} batch {BATCH}",
         **{f"{name}_ms": 1e3 * seconds / ROUNDS for name, seconds in best.items()},
         **{f"{name}_ratio": best[name] / best["plain"] for name in algorithms if name != "plain"},
-        "note": "the ratios are to Minibatch; blocks holds 16 samples' gradients at once",
+        "note": "ratios are relative to Minibatch; blocks computes 16 samples' gradients at once",
     }
 
 

@@ -1,7 +1,7 @@
-"""Hand-written jitted scans of the same work, with nothing of the engine in them.
+"""Hand-written jitted scans of the same work, without any of the engine's code.
 
-`same` keeps the key discipline of the engine: a client's randomness is its own, whoever else was drawn.
-`bulk` draws all noise of a run in one call, which gives that up: the true limit of the hardware.
+`same` keeps the key discipline of the engine: a client's randomness does not depend on who else is drawn.
+`bulk` draws all noise of a run in one call, without that property: the true limit of the hardware.
 """
 
 import functools
@@ -12,7 +12,7 @@ from jax.extend.random import threefry_2x32
 
 
 def fold_pair(key, first, second):
-    """A client's key of a round in one hash, as the engine makes it."""
+    """A client's key for a round in one hash, as in the engine."""
     counter = jnp.stack([first.astype(jnp.uint32), second.astype(jnp.uint32)])
     return jax.random.wrap_key_data(threefry_2x32(jax.random.key_data(key), counter))
 

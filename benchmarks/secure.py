@@ -1,4 +1,4 @@
-"""What secure aggregation costs a client and the server: seconds and bytes of one session. Nothing is asserted."""
+"""The cost of secure aggregation for a client and the server: seconds and bytes per session. Nothing is asserted."""
 
 import os
 import time
@@ -14,16 +14,16 @@ from performative.live.secure.session import Session
 
 CLIENTS = tuple(int(n) for n in os.environ.get("PERFORMATIVE_BENCH_SECURE_CLIENTS", "10,50,100,200").split(","))
 LENGTHS = tuple(int(d) for d in os.environ.get("PERFORMATIVE_BENCH_SECURE_LENGTHS", "10000,100000,1000000").split(","))
-# Clients that are gone when their masked vector is asked for, as a part of all.
+# Fraction of clients that have dropped out when their masked vector is requested.
 DROPPED = 0.1
 # Raw bytes: a key, a signature; a sealed pair of shares; one share.
 _KEY, _SIGNATURE, _SEALED, _SHARE = 32, 64, 82, 33
-# Up to so many numbers of all clients together everything is computed, and the sum compared to the bit.
+# Up to this many numbers over all clients, everything is computed, and the sum is compared exactly.
 _WHOLE = 1_000_000
 
 
 def secure() -> dict[str, Any]:
-    """A client's work, the server's without dropouts and with a tenth of them, and what a client sends and receives."""
+    """A client's work, the server's without dropouts and with a tenth, and what a client sends and receives."""
     rows = [_session(clients, length) for clients in CLIENTS for length in LENGTHS]
     worst = rows[-1]
     return {
@@ -39,14 +39,14 @@ def secure() -> dict[str, Any]:
         },
         "rows": rows,
         "note": (
-            f"{worst['clients']} clients, d={worst['length']}: {worst['client_s']:.2f} s a client, the server "
-            f"{worst['server_s']:.2f} s, {worst['server_dropouts_s']:.1f} s with a tenth gone"
+            f"{worst['clients']} clients, d={worst['length']}: {worst['client_s']:.2f} s per client, the server "
+            f"{worst['server_s']:.2f} s, {worst['server_dropouts_s']:.1f} s if a tenth drop out"
         ),
     }
 
 
 class _Clock:
-    """Seconds by whose work it was."""
+    """Seconds of work, by party."""
 
     def __init__(self) -> None:
         self.spent: dict[str, float] = {}
@@ -59,7 +59,7 @@ class _Clock:
 
 
 def _session(clients: int, length: int) -> dict[str, Any]:
-    """Keys and shares of all clients, then the rest without dropouts and with some. Client 0 is the one that counts."""
+    """Keys and shares of all clients, then the rest with and without dropouts. Client 0 is the one measured."""
     about = Session("bench", 0, "", length, 2 * clients // 3 + 1, clients, 2.0**-32, 2.0)
     identities = [keys.new_signing_key() for _ in range(clients)]
     roster = {i: keys.signing_public(key) for i, key in enumerate(identities)}
@@ -82,7 +82,7 @@ def _finish(
     about: Session, states: dict[int, bytes], adverts: Any, sealed: Any, identities: list[bytes], roster: Any,
     gone: int, clock: _Clock,
 ) -> tuple[dict[str, float], float]:  # fmt: skip
-    """From the masked vectors on. Where that would take long, random vectors stand in for all but two clients'."""
+    """From the masked vectors on. If that would take long, random vectors replace those of all but two clients."""
     here = {i: Participant.from_bytes(state) for i, state in states.items()}
     server, survivors = Assembly(about), tuple(range(len(states) - gone))
     server.adverts, server.sealed = adverts, sealed

@@ -1,4 +1,4 @@
-"""Simulated deployments to watch, many at once: drift, retraining, exploration, and what each monitor says of them."""
+"""Simulated deployment streams, many at once: drift, retraining, exploration, and what each monitor reports."""
 
 import functools
 from typing import NamedTuple
@@ -10,18 +10,18 @@ import numpy as np
 from performative.watch import evidence, randomized
 from performative.watch.guesses import guesses
 
-# Where the first model stands, in standard errors of a batch's mean from where retraining would settle without effect.
+# Distance of the first model from where retraining would settle without an effect, in standard errors of a batch mean.
 START = 3.0
 ALPHA = 0.05
-# Least looks before the repeated test is tried.
+# Fewest looks before the repeated test is applied.
 FIRST = 8
 
 
 class World(NamedTuple):
     """A kind of stream. Means have standard error 1; people react by `effect` times the deployed model.
 
-    `law` is the drift; `policy` how the next model is made: of the last batch ("last"), or half of it ("half");
-    `explore` the standard deviation of what chance adds to a model.
+    `law` is the drift; `policy` how the next model is trained: on the last batch ("last"), or halfway to it ("half");
+    `explore` the standard deviation of the random perturbation of a model.
     """
 
     law: str = "none"
@@ -32,7 +32,7 @@ class World(NamedTuple):
 
 
 class Streams(NamedTuple):
-    """[S, T] means, deployed models, and what chance added to these."""
+    """[S, T] means, deployed models, and their random perturbations."""
 
     y: np.ndarray
     theta: np.ndarray
@@ -40,7 +40,7 @@ class Streams(NamedTuple):
 
 
 def drift(law: str, streams: int, looks: int, rng: np.random.Generator) -> np.ndarray:
-    """[S, T] levels, each stream with a size of its own, in standard errors of a batch's mean."""
+    """[S, T] levels, with a separate drift size per stream, in standard errors of a batch mean."""
     t = np.arange(looks)
     if law == "none":
         return np.zeros((streams, looks))
@@ -61,10 +61,10 @@ def drift(law: str, streams: int, looks: int, rng: np.random.Generator) -> np.nd
 
 
 def simulate(world: World, streams: int, looks: int, seed: int = 0) -> Streams:
-    """Batches under models that are retrained on them."""
+    """Simulate batches under models that are retrained on them."""
     rng = np.random.default_rng(seed)
     level = drift(world.law, streams, looks, rng)
-    if world.skewed:  # five rows a batch, of a law with skewness above 6
+    if world.skewed:  # five rows per batch, from a distribution with skewness above 6
         rows = rng.exponential(size=(streams, looks, 5)) ** 1.5
         mean, square = 1.3293403881791372, 6.0
         noise = (rows.mean(axis=-1) - mean) / np.sqrt((square - mean**2) / 5)
@@ -81,13 +81,13 @@ def simulate(world: World, streams: int, looks: int, seed: int = 0) -> Streams:
 
 
 def first_alarm(log_evidence: np.ndarray, alpha: float = ALPHA) -> np.ndarray:
-    """[S] the look of the first alarm, 0 where there is none."""
+    """[S] the look of the first alarm, 0 if there is none."""
     above = log_evidence >= np.log(1 / alpha)
     return np.where(above.any(axis=1), above.argmax(axis=1) + 1, 0)
 
 
 def watched(streams: Streams, law: str, block: int = 100) -> np.ndarray:
-    """[S] the first alarm of the e-process, the same functions as a `Watch` calls."""
+    """[S] the first alarm of the e-process, with the same functions that a `Watch` calls."""
     if law == "any":
         return first_alarm(_randomized(streams))
     with jax.enable_x64(True):
@@ -129,7 +129,7 @@ def _randomized(streams: Streams) -> np.ndarray:
 
 
 def repeated_test(streams: Streams) -> np.ndarray:
-    """[S] the first look at which a t-test of the model's slope, made anew at each look, is below 5 %."""
+    """[S] the first look at which a t-test of the model's slope, repeated at each look, has p < 5 %."""
     from scipy import stats
 
     y, x = streams.y - streams.y[:, :1], streams.theta - streams.theta[:, :1]
@@ -144,7 +144,7 @@ def repeated_test(streams: Streams) -> np.ndarray:
 
 
 def adwin(streams: Streams) -> np.ndarray:
-    """[S] the first change that river's ADWIN sees in the means, at its own level of 5 %."""
+    """[S] the first change that river's ADWIN detects in the means, at its own level of 5 %."""
     from river.drift import ADWIN
 
     found = np.zeros(len(streams.y), int)

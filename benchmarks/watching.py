@@ -1,6 +1,6 @@
-"""A watch against the test repeated at each look and ADWIN: false alarms, power, delay; and a hundred thousand looks.
+"""A watch compared with a test repeated at each look and ADWIN: false alarms, power, delay; and 100,000 looks.
 
-`python -m benchmarks.watching` makes all tables of the page and writes them to `benchmarks/watching.json`.
+`python -m benchmarks.watching` computes all tables of the page and writes them to `benchmarks/watching.json`.
 """
 
 import json
@@ -16,7 +16,7 @@ from benchmarks.streams import World, adwin, repeated_test, simulate, watched
 from performative.watch import watch
 
 FILE = Path(__file__).with_suffix(".json")
-# World's drift -> the law that a watch allows for.
+# Drift of the world -> the drift that a watch allows for.
 ALLOWED = {"none": "none", "linear": "linear", "walk": "walk", "bending": "smooth", "season": "smooth"}
 EXPLORE = (0.0, 0.5, 1.0, 2.0)
 
@@ -26,7 +26,7 @@ def _share(found: np.ndarray) -> float:
 
 
 def false_alarms(streams: int = 10_000, looks: int = 500) -> list[dict]:
-    """No reaction: how often each monitor is ever wrong, under each drift, retraining and kind of rows."""
+    """No reaction: how often each monitor ever raises a false alarm, by drift, retraining and kind of rows."""
     rows = []
     for law, allowed in ALLOWED.items():
         for explore, skewed in ((0.0, False), (1.0, False), (1.0, True)):
@@ -42,7 +42,7 @@ def false_alarms(streams: int = 10_000, looks: int = 500) -> list[dict]:
 
 
 def power(streams: int = 1000, looks: int = 200, effect: float = 0.3) -> list[dict]:
-    """A reaction: how often it is shown, and after how many looks."""
+    """A reaction: how often it is detected, and after how many looks."""
     rows = []
     for explore in EXPLORE:
         made = simulate(World("none", effect, explore), streams, looks, seed=2)
@@ -66,7 +66,7 @@ def _median(found: np.ndarray) -> float | None:
 
 
 def load(looks: int = 100_000, rows: int = 4) -> dict:
-    """So many looks by one watch: seconds, memory and the size of the state, early and late."""
+    """Many looks by one watch: seconds, memory and the size of the state, early and late."""
     rng = np.random.default_rng(0)
     made = watch(drift="walk")
     sizes, used = [], []
@@ -87,7 +87,7 @@ def load(looks: int = 100_000, rows: int = 4) -> dict:
         "ratio": sizes[-1] / sizes[-2],
         "state_bytes": sizes,
         "resident_bytes": used,
-        "note": "ratio: size of the state at the end over that half way",
+        "note": "ratio: size of the state at the end relative to halfway",
     }
 
 
@@ -99,7 +99,7 @@ def _resident() -> int:
 
 
 def alarms() -> dict:
-    """The table of false alarms, smaller: the largest share of the watch's, over that allowed."""
+    """The table of false alarms, smaller: the largest false alarm rate of the watch relative to the allowed one."""
     began = time.perf_counter()
     rows = false_alarms(1000, 200)
     worst = max(row["watch"] for row in rows)

@@ -1,4 +1,4 @@
-"""Time, models of clients' own and asynchrony: seconds a round over those of P-FedAvg with the same work."""
+"""Drift, per-client models and asynchrony: seconds per round relative to P-FedAvg with the same work."""
 
 import jax
 import numpy as np
@@ -62,12 +62,12 @@ def _ratios(name: str, repeats: int) -> dict:
         "ours_s": best["one model"],
         "ratio": max(ratios.values()),
         "note": ", ".join(f"{label} {ratio:.2f}" for label, ratio in ratios.items())
-        + f"; over one model, the buffer over {some}",
+        + f"; relative to one model, the buffer relative to {some}",
     }
 
 
 def million_own_models() -> dict:
-    """A million clients, each with a model of ten numbers of its own; 1,000 of them a round, and all of them."""
+    """A million clients, each with its own model of ten parameters; 1,000 of them per round, and all of them."""
     clients, d = 1_000_000, 10
     random = np.random.default_rng(0)
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(random.standard_normal((clients, d)), 0.3, 1.0))
@@ -83,7 +83,7 @@ def million_own_models() -> dict:
         "ours_s": own,
         "ratio": own / seconds["OneModel all"],
         "client_steps_per_s": clients / own,
-        "note": f"a round of all; {4 * d} bytes a client beside its data; of 1,000 clients "
+        "note": f"a round of all; {4 * d} bytes per client besides its data; with 1,000 clients "
         f"{seconds['PerClient 1000'] / seconds['OneModel 1000']:.2f} times one model; "
         f"on {jax.devices()[0].device_kind}",
     }

@@ -1,29 +1,31 @@
 """The documentation: Sphinx; MyST-NB runs the blocks of each page in a kernel and an empty folder of its own."""
 
-import functools
 import hashlib
 import os
 import re
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path.insert(0, str(HERE / "_ext"))
 
+import page_gallery  # noqa: E402  after the path
 from jupyter_cache import get_cache  # noqa: E402  after the path
 from jupyter_cache.executors import utils  # noqa: E402  after the path
-from page_docstrings import as_rst, short_signature  # noqa: E402  after the path
+from page_docstrings import as_rst, parameters, short_signature  # noqa: E402  after the path
 from page_reference import complete, split_example  # noqa: E402  after the path
 from page_tables import generate  # noqa: E402  after the path
 
 project = "performative"
 copyright = "The performative maintainers, Apache-2.0"
-html_title = "performative"
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+version = release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+html_title = f"performative {version}"
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml"]
 exclude_patterns = ["_ext"]
-highlight_language = "none"  # equations in docstrings
+highlight_language = "none"  # tables in docstrings, and equations that cannot be read
 nitpicky = True
 nitpick_ignore_regex = [("py:class", ".*"), ("py:(data|exc|obj)", r"(?!performative\.).*")]  # types in signatures
 
@@ -32,8 +34,10 @@ html_static_path = ["assets"]
 html_css_files = ["site.css"]
 html_favicon = "assets/mark.svg"
 html_copy_source = False
+html_math_renderer = "mathml"
 
-myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]
+myst_enable_extensions = ["attrs_block", "colon_fence", "deflist", "dollarmath"]
+myst_dmath_allow_labels = False
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
 
@@ -59,8 +63,20 @@ nb_execution_cache_path = str(cache / _package_digest())
 nb_execution_in_temp = True
 nb_execution_raise_on_error = nb_execution_show_tb = True
 nb_execution_timeout = 600
-# What a block printed is one output, to the letter; nb_merge_streams strips spaces.
-utils.executenb = functools.partial(utils.executenb, coalesce_streams=True)
+_execute = utils.executenb
+
+
+def _execute_page(notebook, **settings):
+    """What a block printed is one output, to the letter (nb_merge_streams strips spaces).
+
+    Pages (which say their `file_format`) show what is printed; notebooks also show the value of a last line.
+    """
+    page = "file_format" in notebook.metadata
+    values = [] if page else ["--InteractiveShell.ast_node_interactivity=last_expr"]
+    return _execute(notebook, coalesce_streams=True, extra_arguments=values, **settings)
+
+
+utils.executenb = _execute_page
 for known in cache.iterdir() if cache.exists() else ():
     if str(known) != nb_execution_cache_path:
         shutil.rmtree(known)
@@ -85,16 +101,27 @@ def _refuse_what_is_fetched(app, failure) -> None:
             raise ValueError(f"{page.name} would load {found[1]} from elsewhere; the site must work offline.")
 
 
+def _prepare(app) -> None:
+    """Without executing pages nothing else is run either."""
+    page_gallery.RUNS = app.config.nb_execution_mode != "off"
+
+
 def setup(app) -> None:
     def read(app, page, source) -> None:
-        source[0] = generate(complete(source[0]))
+        if app.env.doc2path(page).suffix != ".ipynb":
+            source[0] = generate(complete(source[0]))
+        if app.config.nb_execution_mode == "off":  # then no kernel says what its language is
+            source[0] = source[0].replace(
+                "kernelspec:\n  name: python3\n", "kernelspec: {name: python3, language: ipython3}\n", 1
+            )
 
     def describe(app, what, name, thing, options, lines) -> None:
-        lines[:] = as_rst(split_example("\n".join(lines))[0]).split("\n")
+        lines[:] = as_rst(split_example("\n".join(lines))[0], parameters(thing)).split("\n")
 
     def sign(app, what, name, thing, options, signature, returned):
         return signature and short_signature(signature), returned
 
+    app.connect("builder-inited", _prepare)
     app.connect("source-read", read)
     app.connect("autodoc-process-docstring", describe, priority=400)  # before napoleon
     app.connect("autodoc-process-signature", sign)

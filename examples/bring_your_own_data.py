@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Bring your own data
 #
-# From a plain table, one row a person, to clients, to an ordinary federation, and to one whose people react to the
+# From a plain table, one row per person, to clients, to an ordinary federation, and to one whose people react to the
 # model. Run it as a script (`python examples/bring_your_own_data.py`, half a minute, offline), or open it as a
-# notebook: editors and `jupytext --to notebook` know the `# %%` cells. It writes `bring_your_own_data.png`.
+# notebook: editors and `jupytext --to notebook` support the `# %%` cells. It writes `bring_your_own_data.png`.
 
 # %%
 from functools import partial
@@ -22,8 +22,8 @@ from performative.plotting import plot_partition
 # %% [markdown]
 # ## A table
 #
-# Loan applicants, made up here; yours comes from `pandas.read_csv`. `pf.data.credit()` and others are real ones. All
-# that matters: columns of numbers, and a label of 0 and 1.
+# Synthetic loan applicants; load yours with `pandas.read_csv`. `pf.data.credit()` and others are real data. All it
+# needs are numeric columns and a label of 0 and 1.
 
 # %%
 rng = np.random.default_rng(0)
@@ -43,9 +43,9 @@ table["default"] = (rng.uniform(size=people) < 1 / (1 + np.exp(-odds))).astype(i
 # %% [markdown]
 # ## Clients
 #
-# If your table has a column that says whose row it is, use that. Here six banks get their applicants by
+# If your table has a column with the client of each row, use that. Here six banks get their applicants by
 # `pf.partition.dirichlet`: with a small alpha, banks differ in size and in how many of their people default. A quarter
-# of the people is kept apart; what scales the features must come from the others alone.
+# of the people are held out; features must be scaled by the training data alone.
 
 # %%
 parts = pf.partition.dirichlet(table["default"], clients=6, alpha=0.7, seed=3, least=80)
@@ -56,8 +56,8 @@ center, spread = train[features].mean(), train[features].std()
 train[features], test[features] = ((rows[features] - center) / spread for rows in (train, test))
 
 # %% [markdown]
-# `pf.partition.tables` makes the arrays `[clients, rows, ...]` that populations take. All clients have as many rows as
-# the largest; the rest is padding, and `count` says how many are real, so that padding is never drawn.
+# `pf.partition.tables` builds the arrays `[clients, rows, ...]` that populations expect. All clients have as many rows
+# as the largest; the rest is padding, and `count` is the number of real rows, so padding is never drawn.
 
 # %%
 hands = [np.flatnonzero(train["bank"] == f"bank {bank}") for bank in range(6)]
@@ -68,8 +68,8 @@ print(f"x {x.shape}, y {y.shape}, count {count.tolist()}: {1 - count.sum() / y.s
 # %% [markdown]
 # ## The ordinary federation
 #
-# `Static` data stay as they are, whatever is deployed. Weights in proportion to rows make the goal the same as if all
-# rows lay in one place, so scikit-learn on the whole table is what to hold the result against.
+# `Static` data do not change, whatever is deployed. Weights in proportion to rows make the objective the same as on the
+# pooled data, so scikit-learn on the whole table is the reference.
 
 # %%
 ordinary = pf.Problem(
@@ -81,7 +81,7 @@ method = dict(
     rate=pf.schedules.harmonic(30.0, 100.0),  # 30 / (t + 100) in the t-th local step
     local_steps=4,
     batch=pf.Fixed(16),
-    participation=pf.SchemeTwo(3),  # three banks a round, whichever
+    participation=pf.SchemeTwo(3),  # three random banks per round
 )
 once = pf.run(
     ordinary,
@@ -95,21 +95,21 @@ pooled = LogisticRegression().fit(train[features], train["default"])
 
 
 def share_right(theta):
-    """How many of the applicants kept apart a linear model is right about, if they stay as they are."""
+    """Accuracy of a linear model on the held-out applicants, if they do not react."""
     return np.mean((test[features] @ theta[:-1] + theta[-1] > 0) == test["default"])
 
 
 federated, together = once.final.mean(axis=0), np.append(pooled.coef_, pooled.intercept_)
-print(f"right about {share_right(federated):.1%} of people kept apart; pooled data give {share_right(together):.1%}")
+print(f"held-out accuracy {share_right(federated):.1%}; with pooled data {share_right(together):.1%}")
 
 # %% [markdown]
 # ## People react
 #
-# A score that decides about loans is known soon. Applicants pay cards off and close lines before they apply, which
-# does not make them any safer: their features move by `strength` times the weight that the model gives them (in
-# standard deviations), and their labels stay. `Problem.from_frame` takes the table as it is, with a column for the
-# client. **`strength` is an assumption**, which no table of the past can tell; vary it, or measure it
-# (`performative audit`). Here people of some banks are better advised than those of others.
+# People soon learn how a score that decides about loans works. Applicants pay off cards and close lines before they
+# apply, which does not make them any safer: their features move by `strength` times their weight in the model (in
+# standard deviations), and their labels do not change. `Problem.from_frame` takes the table directly, with a column for
+# the client. **`strength` is an assumption**, which no past table can reveal; vary it, or measure it
+# (`performative audit`). Here people at some banks are better advised than at others.
 
 # %%
 strength = {f"bank {i}": 0.4 + 0.08 * i for i in range(6)}
@@ -117,14 +117,14 @@ asked = dict(client="bank", label="default", strategic=["utilization", "open_lin
 problem, kept_apart = (pf.Problem.from_frame(rows, **asked, standardize=False) for rows in (train, test))
 
 # %% [markdown]
-# `p_fedavg` deploys the model of every round, so that the next round learns from people who have reacted to it. Risks
-# are hard to picture, shares of people are not: the same population with another loss counts how many of the applicants
-# kept apart a model gets wrong, before they know it and after they have reacted to it.
+# `p_fedavg` deploys the model of every round, so the next round learns from people who have reacted to it. Risks are
+# hard to interpret, error rates are not: the same population with another loss counts how many of the held-out
+# applicants a model misclassifies, before and after they have reacted to it.
 
 # %%
 again = pf.run(problem, pf.p_fedavg(**method, deploy="round"), rounds=120, repeats=5, record=pf.Record(risks=False))
 errors = pf.Problem(pf.losses.zero_one, kept_apart.population, kept_apart.weights)
-share_wrong = partial(decoupled_risk, errors, jnp.asarray(errors.weights))  # of a model, and the one that was deployed
+share_wrong = partial(decoupled_risk, errors, jnp.asarray(errors.weights))  # of a model, and of the deployed one
 mistakes = jax.jit(jax.vmap(jax.vmap(share_wrong)))  # for all repeats and rounds
 promised = 1 - mistakes(once.theta, np.zeros_like(once.theta))
 kept_once, kept_again = (1 - mistakes(history.theta, history.theta) for history in (once, again))
@@ -137,7 +137,7 @@ def wrong_in_the_end(history):
 print(pf.compare({"trained once": once, "retrained": again}, wrong_in_the_end))  # same seeds: paired differences
 
 # %% [markdown]
-# Where does retraining lead in the end? The stable point is found exactly, without any sampling.
+# Where does retraining converge? The stable point is computed exactly, without any sampling.
 
 # %%
 stable = np.asarray(pf.stable_point(problem))
@@ -149,7 +149,7 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2), layout="constrai
 names = np.where(train["default"], "defaults", "pays back")
 plot_partition(names, hands, ax=left)
 left.legend(frameon=False, reverse=True, loc="upper left")
-left.set(title="Six banks", xlabel="bank", ylabel="applicants to learn from")
+left.set(title="Six banks", xlabel="bank", ylabel="training applicants")
 lines = (
     ("trained once, before people react", promised, "#0072B2", "--"),
     ("trained once", kept_once, "#0072B2", "-"),
@@ -158,14 +158,14 @@ lines = (
 for label, values, color, dash in lines:
     right.plot(once.rounds, 100 * np.mean(values, axis=0), dash, color=color, label=label)
 right.axhline(100 * settled, color="0.4", linewidth=1, linestyle=":", label="stable point")
-right.set(title="Applicants judged rightly", xlabel="round", ylabel="per cent of those kept apart", ylim=(64, 85))
+right.set(title="Held-out accuracy", xlabel="round", ylabel="per cent of held-out applicants", ylim=(64, 85))
 right.legend(frameon=False, loc="lower right")
 figure.savefig("bring_your_own_data.png", dpi=120)
 
 # %%
 told, kept, won = (100 * float(np.mean(values[:, -1])) for values in (promised, kept_once, kept_again))
 print(
-    f"Of {len(test)} applicants kept apart, the model that was trained once is right about {told:.1f} % on paper, and "
-    f"about {kept:.1f} % once they have reacted to it. Retrained as the data move, it is right about {won:.1f} %. The "
-    f"stable point, where retraining leads, gives {100 * settled:.1f} %."
+    f"On {len(test)} held-out applicants, the model trained once has an accuracy of {told:.1f} % before they react, "
+    f"and {kept:.1f} % once they have reacted to it. Retrained as the data move, it has {won:.1f} %. The stable point, "
+    f"to which retraining converges, has {100 * settled:.1f} %."
 )

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Bring your own network
 #
-# A model is any tree of arrays, so a network is one too. An equinox network of your own, one of ours, and a Flax one
-# learn to read digits that lie with twenty clients. Run it as a script (a minute, offline) or open it as a
-# notebook. It writes `bring_your_own_network.png`.
+# A model is any pytree of arrays, and so is a network. A custom equinox network, one of ours, and a Flax one learn to
+# classify digits at twenty clients. Run it as a script (a minute, offline) or open it as a notebook. It writes
+# `bring_your_own_network.png`.
 
 # %%
 import importlib.util
@@ -19,8 +19,8 @@ import performative as pf
 # %% [markdown]
 # ## Images at clients
 #
-# 1,797 handwritten digits of 8 x 8 pixels come with scikit-learn. A fifth is kept apart. Each client sees mostly a few
-# of the ten digits.
+# scikit-learn includes 1,797 handwritten digits of 8 x 8 pixels. A fifth is held out. Each client mostly has a few of
+# the ten digits.
 
 # %%
 digits = pf.data.digits()
@@ -29,15 +29,15 @@ order = np.random.default_rng(0).permutation(len(labels))
 test, train = order[:360], order[360:]
 parts = pf.partition.dirichlet(labels[train], clients=20, alpha=0.5, seed=0, least=20)
 x, y, count = pf.partition.tables(images[train], labels[train], parts)
-population = pf.populations.Static(x, y, count)  # Strategic, Reweighted or your own where the data react
+population = pf.populations.Static(x, y, count)  # Strategic, Reweighted or your own if the data react
 weights = count / count.sum()
 
 # %% [markdown]
-# ## A network of your own
+# ## A custom network
 #
-# Written as for one image, in [equinox](https://docs.kidger.site/equinox). `pf.networks.split` takes it apart: `theta`
-# is its arrays, `network(theta, x)` gives the scores of one image. What layers remember between calls (BatchNorm) is
-# no part of theta, so `split` refuses it; GroupNorm and LayerNorm are fine.
+# Written for one image, in [equinox](https://docs.kidger.site/equinox). `pf.networks.split` splits it: `theta` contains
+# its arrays, `network(theta, x)` returns the scores of one image. State that layers keep between calls (BatchNorm) is
+# not part of theta, so `split` raises; GroupNorm and LayerNorm are fine.
 
 
 # %%
@@ -55,20 +55,20 @@ class Reader(eqx.Module):
         self.out = eqx.nn.Linear(32 * 4 * 4, 10, key=second)
 
     def __call__(self, x):
-        x = self.norm(self.convolution(x[None]))  # equinox wants the channels first
+        x = self.norm(self.convolution(x[None]))  # equinox expects channels first
         return self.out(jnp.ravel(self.pool(jax.nn.relu(x))))
 
 
 # %%
 def learn(theta, network, **options):
-    """Five of twenty clients a round, each 10 local steps on batches of 16 images."""
+    """Five of twenty clients per round, each taking 10 local steps on batches of 16 images."""
     problem = pf.Problem(pf.losses.cross_entropy(network), population, weights)
     algorithm = pf.fedavg(0.3, local_steps=10, batch=pf.Fixed(16), participation=pf.SchemeTwo(5))
     return pf.run(problem, algorithm, rounds=20, theta=theta, record=pf.Record(risks=False, consensus=False), **options)
 
 
 def share_read(history, network):
-    """Share of the images kept apart that are read rightly after each round."""
+    """Accuracy on the held-out images after each round."""
 
     @jax.jit
     def share(theta):
@@ -82,12 +82,15 @@ def share_read(history, network):
 theta, network = pf.networks.split(Reader(jax.random.key(0)))
 history = learn(theta, network)
 shares = {"own network (equinox)": share_read(history, network)}
-print(f"{sum(leaf.size for leaf in jax.tree.leaves(theta)):,} numbers; {shares['own network (equinox)'][-1]:.1%} read")
+print(
+    f"{sum(leaf.size for leaf in jax.tree.leaves(theta)):,} parameters; "
+    f"accuracy {shares['own network (equinox)'][-1]:.1%}"
+)
 
 # %% [markdown]
-# How the work was laid out was chosen by `run`. On a CPU convolutions become matrix products, and clients take turns,
-# because one product uses all cores by itself. On a GPU clients compute side by side, as many as memory holds.
-# `clients_at_once=` overrules that; the result is the same up to rounding.
+# `run` chose the layout of the computation. On a CPU, convolutions become matrix products, and clients run
+# sequentially, because one product already uses all cores. On a GPU, clients run in parallel, as many as fit in memory.
+# `clients_at_once=` overrides this; the result is the same up to rounding.
 
 # %%
 print("compute:", history.meta["compute"])
@@ -97,8 +100,8 @@ print("memory: ", history.meta["memory"])
 # ## Ours, and bfloat16
 #
 # `pf.networks` has an `mlp(inputs, outputs)`, a `cnn(shape, outputs)` and a `resnet18(shape, outputs)`; each returns
-# theta and the network. `dtype="bfloat16"` computes gradients in half the bits, which is for hardware that is fast at
-# it; the model and its moves stay in float32.
+# theta and the network. `dtype="bfloat16"` computes gradients in half precision, for hardware that is fast at it; the
+# model and its updates stay in float32.
 
 # %%
 theta, network = pf.networks.cnn((8, 8), 10, channels=(16,), width=64)
@@ -110,12 +113,12 @@ print("the model is kept in", ", ".join({str(leaf.dtype) for leaf in jax.tree.le
 # %% [markdown]
 # ## Flax
 #
-# A Flax network needs no help: theta is what `init` returns, the network is a function of theta and one image. Make it
-# a function at the top level of a module, not a fresh lambda each time: JAX compiles once for each function.
+# A Flax network needs no wrapper: theta is what `init` returns, the network is a function of theta and one image. Make
+# it a top-level function of a module, not a new lambda each time: JAX compiles once per function.
 
 # %%
 if importlib.util.find_spec("flax") is None:
-    print("Flax is not installed (pip install flax), so this cell is left out.")
+    print("Flax is not installed (pip install flax), so this cell is skipped.")
 else:
     from flax import linen
 
@@ -137,7 +140,7 @@ else:
     print("compute:", flax_history.meta["compute"])
 
 # %% [markdown]
-# ## What came out
+# ## Results
 
 # %%
 final = jax.tree.map(lambda leaf: leaf[0], history.final)
@@ -149,19 +152,19 @@ left, right = figure.subfigures(1, 2, width_ratios=(1.5, 1))
 ax = left.subplots()
 for (label, share), color in zip(shares.items(), ("#0072B2", "#D55E00", "#009E73", "#CC79A7"), strict=False):
     ax.plot(100 * np.asarray(share), color=color, label=label)
-ax.set(xlabel="round", ylabel="per cent of the images kept apart that are read", ylim=(0, 100), xticks=range(0, 21, 5))
+ax.set(xlabel="round", ylabel="held-out accuracy (per cent)", ylim=(0, 100), xticks=range(0, 21, 5))
 ax.legend(frameon=False, loc="lower right")
-right.suptitle(f"{len(wrong)} of {len(test)} are misread by the cnn")
+right.suptitle(f"{len(wrong)} of {len(test)} are misclassified by the cnn")
 for place, ax in enumerate(right.subplots(3, 4).flat):
     ax.axis("off")
     if place < len(wrong):
         ax.imshow(images[test][wrong[place]], cmap="gray_r")
-        ax.set_title(f"{labels[test][wrong[place]]}, read as {read[wrong[place]]}", fontsize=8)
+        ax.set_title(f"{labels[test][wrong[place]]}, predicted {read[wrong[place]]}", fontsize=8)
 figure.savefig("bring_your_own_network.png", dpi=120)
 for name, share in shares.items():
-    print(f"{name:>26}: {share[-1]:.1%} of the images kept apart")
+    print(f"{name:>26}: held-out accuracy {share[-1]:.1%}")
 best = max(shares, key=lambda name: shares[name][-1])
 print(
-    f"After 20 rounds with 5 of 20 clients each, {best} reads {shares[best][-1]:.1%} of {len(test)} images that no "
-    f"client had; gradients in bfloat16 reach {shares['pf.networks.cnn, bfloat16'][-1]:.1%} with a model in float32."
+    f"After 20 rounds with 5 of 20 clients each, {best} classifies {shares[best][-1]:.1%} of {len(test)} held-out "
+    f"images correctly; gradients in bfloat16 reach {shares['pf.networks.cnn, bfloat16'][-1]:.1%} with a float32 model."
 )

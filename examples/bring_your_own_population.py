@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Bring your own population
 #
-# How do people react to a model? `Strategic` knows two answers, both to a linear score. This is a third, in a class of
-# a few lines: people who climb the score, whatever the model is. Everything else (runs, exact points, certificates)
-# then works as with ours. Run it as a script (a minute, offline) or open it as a notebook. It writes
+# How do people react to a model? `Strategic` has two responses, both to a linear score. This is a third, in a class of
+# a few lines: people who climb the score of any model. Everything else (runs, exact points, certificates) then works as
+# with our populations. Run it as a script (a minute, offline) or open it as a notebook. It writes
 # `bring_your_own_population.png`.
 
 # %%
@@ -23,16 +23,16 @@ from performative.testing import check_part
 # %% [markdown]
 # ## The class
 #
-# A population is written for ONE client and ONE sample: `sample(noise, world, theta)` says what a person looks like
-# under the deployed model. Only that is required. Fields marked `pf.per_client` have one row a client; the engine takes
-# the rows apart.
+# A population is written for ONE client and ONE sample: `sample(noise, world, theta)` returns a person's data under the
+# deployed model. Only that is required. Fields marked `pf.per_client` have one row per client; the engine splits the
+# rows.
 #
-# Here a person with features $\bar x$ is judged by a score, and accepted with the chance $\sigma(\text{score})$. People
-# go one step up the logarithm of their chance:
+# Here a person with features $\bar x$ is scored, and accepted with probability $\sigma(\text{score})$. People take one
+# gradient step on the logarithm of that probability:
 #
 # $$x = \bar x + r_i \, \nabla_x \log \sigma(\text{score}(\theta, \bar x)),$$
 #
-# so those who are accepted anyway hardly move. The label, whether the loan will be paid back, stays as it is. JAX
+# so those who are accepted anyway hardly move. The label, whether the loan will be paid back, does not change. JAX
 # differentiates the score, so it may be a line, a polynomial or a network.
 
 
@@ -42,35 +42,35 @@ def climb(score, reach, theta, x):
 
 
 class Climbers(pf.populations.AbstractPopulation):
-    """People who take a step up the logarithm of their chance to be accepted."""
+    """People who take a gradient step on the logarithm of their acceptance probability."""
 
     x: Any = pf.per_client(table=True)  # [N, m, d]; table=True: looked up row by row, never copied
     y: Any = pf.per_client(table=True)  # [N, m]
-    reach: Any = pf.per_client()  # r_i, one a client or one for all
-    score: Callable = eqx.field(static=True)  # score(theta, x) of one person
+    reach: Any = pf.per_client()  # r_i, one per client or one for all
+    score: Callable = eqx.field(static=True)  # score(theta, x) for one person
 
     @property
-    def capacity(self):  # rows a client
+    def capacity(self):  # rows per client
         return self.y.shape[-1]
 
-    def draw(self, key, shape, theta, rows=None):  # randomness that does not know theta: which row
+    def draw(self, key, shape, theta, rows=None):  # randomness independent of theta: which row
         return jax.random.randint(key, shape, 0, self.capacity, jnp.int32) if rows is None else rows
 
     def sample(self, noise, world, theta):
         return climb(self.score, self.reach, theta, self.x[noise]), self.y[noise]
 
-    def quadrature(self, theta, count):  # every row once, evenly: expectations over the table are exact
+    def quadrature(self, theta, count):  # every row once, with equal weight: expectations over the table are exact
         return jnp.arange(self.capacity, dtype=jnp.int32), jnp.full(self.capacity, 1 / self.capacity)
 
 
 # %% [markdown]
 # `draw` and `nodes` are there because the data are a table: batches can then go through it without replacement, and
-# exact points are exact. Without them, `noise` would be a random key, and `sample` would draw the row by itself.
+# exact points are exact. Without them, `noise` would be a random key, and `sample` would draw the row itself.
 #
 # ## People and a model
 #
-# Two half-moons of people in five branches, not to be told apart by a line. The score is a polynomial; the loss is the
-# logistic one, written for one sample.
+# Two half-moons of people in five branches, which are not linearly separable. The score is a polynomial; the loss is
+# the logistic loss, written for one sample.
 
 
 # %%
@@ -87,19 +87,19 @@ def logistic(theta, z):
 branches, each = 5, 60
 x, y = make_moons(branches * each, noise=0.2, random_state=0)
 x, y = x.reshape(branches, each, 2) - x.mean(axis=0), y.reshape(branches, each)
-reach = np.linspace(0.1, 0.3, branches)  # some know better what pleases the model
+reach = np.linspace(0.1, 0.3, branches)  # some know the model better
 problem = pf.Problem(logistic, Climbers(x, y, reach, polynomial))
 start = np.zeros(4)
 
 # %% [markdown]
-# ## Does it keep the contract?
+# ## Does it satisfy the contract?
 #
-# The engine maps parts over clients, compiles them, sweeps their numbers, and pads. `check_part` holds a part against
-# all that; a broken rule is an error that names it.
+# The engine maps parts over clients, compiles them, sweeps their numbers, and pads. `check_part` checks a part for all
+# of that; the error names the broken rule.
 
 # %%
 checked = check_part(problem.population, problem, theta=start)
-print(f"held against {len(checked)} rules: {', '.join(checked)}")
+print(f"checked against {len(checked)} rules: {', '.join(checked)}")
 
 # %% [markdown]
 # ## Will retraining settle, and where?
@@ -110,9 +110,9 @@ print(certificate)
 stable, once = (np.asarray(point) for point in (certificate.stable, certificate.static))
 
 # %% [markdown]
-# ## Learn it
+# ## Training
 #
-# Now as a federation would: three branches a round, batches of 16 people, each round's model deployed.
+# Now as a federation: three branches per round, batches of 16 people, each round's model deployed.
 
 # %%
 algorithm = pf.p_fedavg(
@@ -122,7 +122,7 @@ history = pf.run(problem, algorithm, rounds=200, theta=start, repeats=5, record=
 print(history)
 
 # %% [markdown]
-# ## What became of people
+# ## How people react
 
 
 # %%
@@ -131,7 +131,7 @@ judge = jax.jit(jax.vmap(polynomial, in_axes=(None, 0)))  # the scores of many p
 
 @jax.jit
 def response(theta):
-    """Where all people of all branches go, [branches, each, 2]."""
+    """The responses of all people of all branches, [branches, each, 2]."""
 
     def of_branch(reach, people):
         return jax.vmap(lambda person: climb(polynomial, reach, theta, person))(people)
@@ -143,11 +143,11 @@ def share_right(theta, people):
     return np.mean(np.asarray(judge(theta, people.reshape(-1, 2)) > 0) == y.ravel())
 
 
-learnt = history.final.mean(axis=0)
+learned = history.final.mean(axis=0)
 right = {
     "trained once, on paper": share_right(once, x),
     "trained once, deployed": share_right(once, response(once)),
-    "learnt while people react": share_right(learnt, response(learnt)),
+    "trained as people react": share_right(learned, response(learned)),
     "stable point": share_right(stable, response(stable)),
 }
 figure, axes = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained", width_ratios=(1, 1, 0.9))
@@ -167,18 +167,19 @@ for ax, theta, title in zip(axes, (once, stable), ("Trained once", "Retrained un
 axes[0].legend(frameon=False, loc="upper left")
 axes[1].text(-2.25, 1.5, "shaded: accepted\nlines: from where people were")
 history.plot("distance_to_stable", ax=axes[2], label="p_fedavg")
-axes[2].set_title("On the way there")
+axes[2].set_title("Convergence")
 figure.savefig("bring_your_own_population.png", dpi=120)
 
 # %%
 distance = history["distance_to_stable"].mean(axis=0)
 wrong = {name: f"{100 * (1 - share):.0f} %" for name, share in right.items()}
 for name, share in right.items():
-    print(f"{name:>28}: {100 * share:.1f} % of people judged rightly")
+    print(f"{name:>28}: accuracy {100 * share:.1f} %")
 step = np.linalg.norm(response(once) - x, axis=-1).mean()
 print(
-    f"The model that was trained once moves people by {step:.2f} on average, and is then wrong about "
+    f"The model trained once moves people by {step:.2f} on average, and then misclassifies "
     f"{wrong['trained once, deployed']} of them instead of {wrong['trained once, on paper']}. "
-    f"Retraining settles: each leaves {100 * certificate.contraction:.0f} % of the gap. p_fedavg went from "
-    f"{distance[0]:.2f} to {distance[-1]:.2f} away from the stable point, which is wrong about {wrong['stable point']}."
+    f"Retraining converges: each step leaves {100 * certificate.contraction:.0f} % of the gap. The distance of "
+    f"p_fedavg to the stable point fell from {distance[0]:.2f} to {distance[-1]:.2f}; that point misclassifies "
+    f"{wrong['stable point']}."
 )

@@ -1,8 +1,8 @@
 # %% [markdown]
-# # A learner through the interface of Gymnasium
+# # A learner using the Gymnasium interface
 #
-# `pf.suite.gymnasium_env` makes a `gymnasium.Env` of an environment: an action is a model, an observation is what its
-# people left behind. Run it as a script; where Gymnasium is not installed it says so and stops.
+# `pf.suite.gymnasium_env` wraps an environment as a `gymnasium.Env`: an action is a model, an observation is the data
+# it induces. Run it as a script; if Gymnasium is not installed, it says so and stops.
 
 # %%
 import importlib.util

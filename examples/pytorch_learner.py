@@ -1,8 +1,8 @@
 # %% [markdown]
-# # A PyTorch learner against the black box
+# # A PyTorch learner on the black box
 #
-# An environment of `pf.suite` takes models and shows what people leave behind: any library can learn from that. Here
-# PyTorch fits a logistic score to each deployment's rows. Run it as a script; where PyTorch is not installed it says so
+# An environment of `pf.suite` takes models and returns the data they induce: any library can learn from them. Here
+# PyTorch fits a logistic score to each deployment's rows. Run it as a script; if PyTorch is not installed, it says so
 # and stops.
 
 # %%
@@ -15,7 +15,7 @@ import performative as pf
 
 # %%
 def learn(env, seed, fit):
-    """Retrain after every deployment, while the budget pays for one more. `fit(theta, rows)` is the learner."""
+    """Retrain after every deployment, while the budget covers one more. `fit(theta, rows)` is the learner."""
     theta, rows = env.start, env.reset(seed)
     while not env.left.lacks(pf.suite.Budget(1, env.rows * env.clients, 1)):
         theta = fit(theta, rows)
@@ -24,7 +24,7 @@ def learn(env, seed, fit):
 
 
 def torch_fit(theta, rows, steps=10, rate=0.3, penalty=0.04):
-    """A few steps of SGD on the logistic loss with L2, whose last column is a free intercept."""
+    """A few steps of SGD on the logistic loss with L2; the last column is an unpenalized intercept."""
     import torch
 
     x, y = torch.as_tensor(rows["x"]).flatten(0, 1), torch.as_tensor(rows["y"]).flatten().double()

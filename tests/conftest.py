@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import importlib.util
+import inspect
 from collections import Counter
 from pathlib import Path
 
@@ -10,9 +11,24 @@ import jax
 import pytest
 
 if importlib.util.find_spec("beartype"):
-    from jaxtyping import install_import_hook
+    import jaxtyping
 
-    install_import_hook("performative", "beartype.beartype")
+    _jaxtyped = jaxtyping.jaxtyped
+
+    def jaxtyped(*, typechecker):
+        """Leave out nested functions: each call creates them anew, and a checked one takes a millisecond to make."""
+        decorate = _jaxtyped(typechecker=typechecker)
+
+        def is_made_anew(thing):
+            return inspect.isfunction(thing) and "<locals>" in thing.__qualname__ and not _takes_keywords(thing)
+
+        return lambda thing: thing if is_made_anew(thing) else decorate(thing)
+
+    def _takes_keywords(function):
+        return bool(function.__code__.co_flags & inspect.CO_VARKEYWORDS)
+
+    jaxtyping.jaxtyped = jaxtyped
+    jaxtyping.install_import_hook("performative", "beartype.beartype")
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 # Most tests compile for seconds and run for milliseconds; those that run for long ask for `optimized_programs`.

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import performative as pf
+from performative._base.frames_out import latex_table
 from performative.tables.any_table import as_pandas
 
 CONNECTION = duckdb.connect()
@@ -61,8 +62,21 @@ def test_one_table_a_client(people):
     assert ours.columns.clients == ("a", "b", "c")
     with pytest.raises(ValueError, match="need client="):
         as_pandas(parts)
-    with pytest.raises(ValueError, match=r"the table of 'a' has a column client='debt'"):
+    with pytest.raises(ValueError, match=r"the table of 'a' already has a column client='debt'"):
         as_pandas(parts, client="debt")
+    with pytest.raises(ValueError, match=r"the table of 'b' has no rows; leave it out"):
+        as_pandas(parts | {"b": parts["b"].slice(0, 0)}, client="bank")
+
+
+def test_partitions_of_flower_datasets(people):
+    partitioners = pytest.importorskip("flwr_datasets.partitioner", reason="Flower Datasets is not installed")
+    split = partitioners.IidPartitioner(num_partitions=3)
+    split.dataset = as_dataset(people.drop(columns="bank"))
+    problem = pf.Problem.from_frame(
+        {client: split.load_partition(client) for client in range(3)}, client="client", label="default"
+    )
+    assert problem.columns.clients == ("0", "1", "2")
+    assert int(np.sum(problem.population.count)) == len(people)
 
 
 def test_a_single_bank_needs_no_column(people):
@@ -111,3 +125,15 @@ def test_a_sweep_is_tidy_and_prints(runs):
     final = runs.histories[1]["distance_to_stable"][:, -1]
     assert rf"0.2 & ${final.mean():.4g} \pm" in text
     assert r"\toprule" in runs.histories[0].to_latex()
+
+
+def test_clients_with_other_columns_are_named():
+    parts = {"north": pd.DataFrame({"a": [1.0], "y": [0]}), "south": pd.DataFrame({"a": [1.0], "b": [2.0], "y": [1]})}
+    with pytest.raises(ValueError, match="only one of those of 'north' and 'south' has 'b'"):
+        as_pandas(parts, "frame", "bank")
+
+
+def test_a_lone_dollar_sign_is_text_in_latex():
+    table = latex_table(["a_b & %"], [["$5"], ["$1 \\pm 2$"], ["$1 to $2"]])
+    assert r"a\_b \& \%" in table and "\\$5 \\\\" in table and "\n$1 \\pm 2$ \\\\" in table
+    assert "\\$1 to \\$2" in table

@@ -54,7 +54,7 @@ def test_negative_weights(raw, where, size):
 @few
 @given(st.integers(1, 9).filter(lambda n: n != 4))
 def test_weights_of_the_wrong_length(length):
-    message = rf"weights must hold one p_i for each of the 4 clients; got shape \({length},\)"
+    message = rf"weights must contain one p_i for each of the 4 clients; got shape \({length},\)"
     refused(message, pf.Problem, pf.losses.squared, GAUSSIAN, np.full(length, 1 / length))
 
 
@@ -136,7 +136,7 @@ def test_tables_that_are_no_numbers(where, value):
 @given(st.integers(1, 9), st.integers(1, 9))
 def test_client_axes_that_do_not_match(n, m):
     if n != m:
-        message = rf"Gaussian: all per-client arrays need one row a client, but mean has {n}, sensitivity has {m}"
+        message = rf"Gaussian: all per-client arrays need one row per client, but mean has {n}, sensitivity has {m}"
         refused(message, pf.populations.Gaussian, np.zeros(n), np.zeros(m), 1.0)
     if n != 3:
         refused(rf"x has 3, y has 3, strength has {n}", pf.populations.Strategic, X, Y, np.ones(n))
@@ -157,9 +157,9 @@ BAD_PARTS = [
     (r"count must lie in 1..4", lambda: Strategic(X, Y, 0.5, count=[0, 1, 1])),
     (r'response must be "linear" or "evade"; got \'up\'', lambda: Strategic(X, Y, 0.5, response="up")),
     (r"Reweighted: x must be \[clients, rows, ...\]", lambda: Reweighted(X[0], Y[0], 0.5)),
-    (r"y must hold class numbers 0, 1, ...; got \[-1\]", lambda: Reweighted(X, Y - 1, 0.5)),
-    (r"y must hold class numbers 0, 1, ...; got \[0.5\]", lambda: Reweighted(X, Y + 0.5, 0.5)),
-    (r"classes=2, but y holds class 3; give at least 4", lambda: Reweighted(X, Y + 3, 0.5, classes=2)),
+    (r"y must contain class labels 0, 1, ...; got \[-1\]", lambda: Reweighted(X, Y - 1, 0.5)),
+    (r"y must contain class labels 0, 1, ...; got \[0.5\]", lambda: Reweighted(X, Y + 0.5, 0.5)),
+    (r"classes=2, but y contains class 3; give at least 4", lambda: Reweighted(X, Y + 3, 0.5, classes=2)),
     (r"fraction must lie in \[0, 1\); got 1.5", lambda: pf.populations.Contaminated(GAUSSIAN, 1.5, GAUSSIAN)),
     (r"speed must lie in \[0, 1\]; got -0.1", lambda: pf.populations.Sluggish(GAUSSIAN, -0.1)),
     (r"Exponential: mean must be positive; got 0", lambda: pf.participation.Exponential(0.0)),
@@ -240,7 +240,7 @@ def test_a_loss_that_returns_a_vector():
 
 def test_a_loss_that_does_not_take_the_samples():
     problem = pf.Problem(pf.losses.logistic(), GAUSSIAN)
-    refused("the population's sample and the loss do not fit together", pf.run, problem, ALGORITHM, 2, theta=0.0)
+    refused("the population's sample and the loss are incompatible", pf.run, problem, ALGORITHM, 2, theta=0.0)
 
 
 class NoSample(pf.populations.AbstractPopulation):
@@ -259,7 +259,7 @@ def test_a_population_without_sample():
 
 def test_a_population_that_fits_any_model_needs_a_start():
     refused(
-        "theta: this population fits any model, so give the start",
+        "theta: this population accepts any model, so pass a starting point",
         pf.run,
         pf.Problem(pf.losses.squared, AnyModel()),
         ALGORITHM,
@@ -270,7 +270,7 @@ def test_a_population_that_fits_any_model_needs_a_start():
 def test_batches_that_a_client_cannot_serve():
     problem = pf.Problem(pf.losses.logistic(), pf.populations.Strategic(X, Y, 0.5))
     large = pf.p_fedavg(rate=0.1, batch=pf.Uniform(9))
-    refused(r"Uniform\(n=9\) draws different rows, but a client has only 4", pf.run, problem, large, 2)
+    refused(r"Uniform\(n=9\) draws distinct rows, but a client has only 4", pf.run, problem, large, 2)
     epochs = pf.p_fedavg(rate=0.1, batch=pf.Shuffled(2))
     refused(r"Shuffled\(n\) needs a population with a finite table", pf.run, PROBLEM, epochs, 2, theta=0.0)
 
@@ -298,15 +298,24 @@ FRAME = pd.DataFrame({"bank": ["a", "a", "b", "b"], "income": [1.0, 2.0, 3.0, 4.
         (r"label='defaults' is not a column of the table. Did you mean 'default'\?", FRAME, {"label": "defaults"}),
         (r"strategic: 'incom' is not a feature of the table. Did you mean 'income'\?", FRAME, {"strategic": ["incom"]}),
         (r"numeric features; encode or drop the columns \['name'\]", FRAME.assign(name=list("wxyz")), {}),
-        (r"label='default' holds 1 and 2; say which of them is 1", FRAME.assign(default=[1, 2, 1, 2]), {}),
-        (r"label='default' holds 'y' and 'n'; say which .* positive='y'", FRAME.assign(default=list("yyny")), {}),
-        (r"label='default' says nothing in 1 of 4 rows", FRAME.assign(default=[0, 1, np.nan, 1]), {}),
+        (r"label='default' contains 1 and 2; specify which of them is 1", FRAME.assign(default=[1, 2, 1, 2]), {}),
+        (
+            r"label='default' contains 'n' and 'y'; specify .* positive= to the class that",
+            FRAME.assign(default=list("nyny")),
+            {},
+        ),
+        (r"label='default' is missing in 1 of 4 rows", FRAME.assign(default=[0, 1, np.nan, 1]), {}),
         (r"column 'income' must be finite.*index \(2,\)", FRAME.assign(income=[1, 2, np.nan, 4]), {}),
         (r"column 'income' must be finite.*index \(0,\)", FRAME.assign(income=[np.inf, 2, 3, 4]), {}),
-        (r"client='bank' says nothing in 1 of 4 rows", FRAME.assign(bank=["a", None, "b", "b"]), {}),
+        (r"client='bank' is missing in 1 of 4 rows", FRAME.assign(bank=["a", None, "b", "b"]), {}),
         (r"strength has no entry for clients \['b'\]", FRAME, {"strength": {"a": 1.0}}),
-        (r"strength must be a number, one a client \(2 of them: .*got shape \(3,\)", FRAME, {"strength": [1.0] * 3}),
-        (r"strength must hold numbers; got .*a lot", FRAME, {"strength": "a lot"}),
+        (r"strength must be a number, one per client \(2 of them: .*got shape \(3,\)", FRAME, {"strength": [1.0] * 3}),
+        (r"strength must be numeric; got .*a lot", FRAME, {"strength": "a lot"}),
+        (
+            r"column 'income' has values of up to 1e\+300.*too large to scale; clip",
+            FRAME.assign(income=[1e300, 2, 3, 4]),
+            {},
+        ),
         (r"frame has no rows", FRAME.iloc[:0], {}),
         (r"frame has no features: .* client='bank' and label='default'", FRAME[["bank", "default"]], {}),
         (r"frame must be a table with one row per person.*got dict", {"bank": ["a"]}, {}),
@@ -326,13 +335,15 @@ def test_a_good_table_is_taken():
 # Wrong types, as a user meets them: the tests' own type checks would speak first, so this runs without them.
 
 WRONG_TYPES = {
-    "pf.Problem(pf.losses.squared, G, ['a', 'b', 'c', 'd'])": "weights must hold numbers",
+    "pf.Problem(pf.losses.squared, G, ['a', 'b', 'c', 'd'])": "weights must be numeric",
     "pf.Problem(3, G)": r"loss must be a function l\(theta, z\) of one sample; got 3",
     "pf.Problem(pf.losses.squared, 'people')": "population must be .* with a `sample.*` method; got str",
     "pf.Problem(pf.losses.squared, G, domain=3)": r"domain must be pf.Box\(lo, hi\), pf.Ball\(radius\) or None; got 3",
-    "pf.populations.Gaussian(['a', 'b'], 0.5, 1.0)": "Gaussian: mean must hold numbers",
+    "pf.populations.Gaussian(['a', 'b'], 0.5, 1.0)": r"mean must be numeric; got dtype <U1 and shape \(2,\)",
+    "pf.Problem.from_frame('p.csv', label='y')": "got the path 'p.csv'. Read the file first",
+    "pf.p_fedavg('0.1')": "rate must be a finite number .*; got '0.1'",
     "pf.populations.Sluggish(3, 0.5)": "Sluggish: inner must be a population; got 3",
-    "pf.participation.Retention(3, pf.participation.Patience(1.0))": "Retention: inner must say who takes part.*got 3",
+    "pf.participation.Retention(3, pf.participation.Patience(1.0))": "Retention: inner must be a participation.*got 3",
     "pf.participation.Retention(pf.Full(), 0.5)": "Retention: stay must be a part such as Patience.*got 0.5",
     "pf.populations.Drifting(3, pf.paths.Linear(0.1))": "Drifting: inner must be a population; got 3",
     "pf.populations.Drifting(pf.populations.Gaussian([1.0], 0.5, 1.0), 0.1)": "Drifting: path must be a path such as",
@@ -341,11 +352,11 @@ WRONG_TYPES = {
     "pf.SchemeTwo(True)": r"SchemeTwo\(k=True\) needs a whole number of clients",
     "pf.Fixed(2.5)": r"Fixed\(n=2.5\) needs a whole number of samples",
     "pf.FirstK(2, 1.0)": "latency must be a distribution such as .*; got 1.0",
-    "pf.LocalWork(3, [1, 2])": r"inner must say who takes part, such as pf.Full\(\); got 3",
+    "pf.LocalWork(3, [1, 2])": r"inner must be a participation such as pf.Full\(\); got 3",
     "pf.participation.UniformSteps(1, 2.5)": "UniformSteps needs whole numbers .*hi=2.5",
     "pf.p_fedavg(rate=0.1, local_steps=1.5)": "local_steps must be a whole number >= 1; got 1.5",
     "pf.p_fedavg(rate=0.1, local_steps=True)": "local_steps must be a whole number >= 1; got True",
-    "pf.p_fedavg(rate='fast')": "rate must be a finite number .*; got fast",
+    "pf.p_fedavg(rate='fast')": "rate must be a finite number .*; got 'fast'",
     "pf.p_fedavg(rate=None)": "rate must be a finite number .*; got None",
     "pf.p_fedavg(rate=0.1, batch=4)": r"batch must be a part such as pf.Fixed\(1\); got 4",
     "pf.p_fedavg(rate=0.1, participation=3)": r"participation must be a part such as pf.SchemeOne\(2\); got 3",

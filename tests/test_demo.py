@@ -27,7 +27,7 @@ def demo(tmp_path_factory):
 
 def test_the_three_answers(demo):
     told, shown, _ = demo
-    static, learnt, stable, optimal = told["models"]
+    static, learned, stable, optimal = told["models"]
     findings_schema.check(told["findings"], WORDS)
     assert [model["name"] for model in told["models"]][2:] == ["stable point", "optimal point"]
     # It changes the data, retraining settles, and ignoring it costs: the reasons to show this problem at all.
@@ -38,7 +38,7 @@ def test_the_three_answers(demo):
     assert gaps[0] == pytest.approx(told["distance_start"], rel=1e-5)
     # Two at a time, since retraining swings about the point; a tenth is left to what is not linear so far from it.
     assert gaps[-1] / gaps[-3] == pytest.approx(told["contraction"] ** 2, rel=0.1)
-    assert static["deployed_accuracy"] + 0.05 < learnt["deployed_accuracy"]
+    assert static["deployed_accuracy"] + 0.05 < learned["deployed_accuracy"]
     assert static["deployed_risk"] > stable["deployed_risk"] > optimal["deployed_risk"]
     assert stable["expected_risk"] == pytest.approx(stable["deployed_risk"], rel=1e-6)
     assert told["stable_residual"] < 1e-8 and told["optimal_residual"] < 1e-6

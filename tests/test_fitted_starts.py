@@ -137,7 +137,7 @@ def test_more_than_two_classes():
     three = np.arange(len(FRAME)) % 3
     with pytest.raises(ValueError, match=r"classes \[0, 1, 2\], the problem's labels.*\[model-of-other-classes\]"):
         pf.stable_point(problem(), start=SCALED.fit(FRAME[FEATURES], three))
-    with pytest.raises(ValueError, match=r"label='late' must hold two classes, such as 0 and 1; found \[0, 1, 2\]"):
+    with pytest.raises(ValueError, match=r"label='late' must have two classes, such as 0 and 1; found \[0, 1, 2\]"):
         pf.Problem.from_frame(FRAME[["bank", *FEATURES]].assign(late=three), client="bank", label="late")
 
 
@@ -150,7 +150,7 @@ def test_columns_that_the_problem_lacks():
 @pytest.mark.usefixtures("double_precision")
 def test_a_problem_without_an_intercept():
     made = problem(intercept=False)
-    with pytest.raises(ValueError, match=r"this problem has no intercept; give from_frame intercept=True.*model-not-l"):
+    with pytest.raises(ValueError, match=r"problem has no intercept; pass intercept=True to from_frame.*model-not-l"):
         start(made, SCALED.fit(FRAME[FEATURES], FRAME["late"]))
     bare = make_pipeline(StandardScaler(), LogisticRegression(fit_intercept=False)).fit(FRAME[FEATURES], FRAME["late"])
     np.testing.assert_allclose(scores(made, start(made, bare)), bare.decision_function(FRAME[FEATURES]), atol=1e-6)
@@ -159,7 +159,7 @@ def test_a_problem_without_an_intercept():
 @pytest.mark.parametrize(
     ("label", "options", "says"),
     [
-        ("status", {}, r"holds '(bad|good)' and '(bad|good)'; say which of them is 1, such as positive="),
+        ("status", {}, r"contains '(bad|good)' and '(bad|good)'; specify which of them is 1: set positive= to"),
         ("status", {"positive": "late"}, r"positive='late' is not a value of label='status'"),
         ("late", {"positive": 2}, "positive=2 is not a value of label='late'"),
     ],
@@ -172,7 +172,7 @@ def test_labels_that_say_nothing_of_themselves(label, options, says):
 def test_labels_that_are_missing():
     gap = FRAME[["bank", *FEATURES, "status"]].copy()
     gap.loc[7, "status"] = None
-    with pytest.raises(ValueError, match="label='status' says nothing in 1 of 240 rows"):
+    with pytest.raises(ValueError, match="label='status' is missing in 1 of 240 rows"):
         pf.Problem.from_frame(gap, client="bank", label="status", positive="bad")
 
 

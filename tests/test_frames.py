@@ -91,7 +91,7 @@ RANDOM = np.random.default_rng(1)
 def test_outliers_that_set_the_scale():
     values = RANDOM.normal(size=len(FRAME))
     values[:2] = 1e4
-    with pytest.warns(UserWarning, match=r"column 'odd' \d+ times.*\"robust\".*\[outliers-set-the-scale\]"):
+    with pytest.warns(UserWarning, match=r"column 'odd' to \d+ times.*\"robust\".*\[outliers-set-the-scale\]"):
         narrow = with_column(values)
     wide = with_column(values, standardize="robust")
     usual = []
@@ -149,3 +149,15 @@ def test_columns_of_unlike_size_that_are_not_scaled():
         problem(standardize=False)
     with pytest.raises(ValueError, match=r"standardize must be True, False, .*; got 'iqr'"):
         problem(standardize="iqr")
+
+
+def test_names_that_collide_are_refused():
+    frame = pd.DataFrame({"bank": ["a", "b"] * 4, 0: range(8), "0": range(8, 0, -1), "y": [0, 0, 1, 1] * 2})
+    with pytest.raises(ValueError, match="whose name, '0', another entry of theta has"):
+        pf.Problem.from_frame(frame, client="bank", label="y")
+    frame = frame.drop(columns="0").rename(columns={0: "intercept"})
+    with pytest.raises(ValueError, match="or pass intercept=False"):
+        pf.Problem.from_frame(frame, client="bank", label="y", intercept=True)
+    assert pf.Problem.from_frame(frame, client="bank", label="y", intercept=False).columns.names == ("intercept",)
+    with pytest.raises(ValueError, match="client and label are both 'y'"):
+        pf.Problem.from_frame(frame, client="y", label="y")

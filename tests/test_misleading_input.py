@@ -24,6 +24,11 @@ def test_what_no_machine_can_hold_is_refused():
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0], 0.1, 1.0))
     with pytest.raises(ValueError, match=r"run: repeats=10000000000 need about .*far-too-large"):
         pf.run(problem, pf.p_fedavg(0.1), 2, theta=0.0, repeats=10**10)
+    with pytest.raises(ValueError, match=r"records of the run: rounds=1000000000, .*record less often.*far-too-large"):
+        pf.run(problem, pf.p_fedavg(0.1), 10**9, theta=0.0, repeats=10**5)
+    whole = pf.Problem(pf.losses.squared, pf.populations.Gaussian([[1.0]], 0.1, 1.0))
+    with pytest.raises(ValueError, match=r"theta: parameters=100000000000 would take .* GiB; .*far-too-large"):
+        pf.run(whole, pf.p_fedavg(0.1), 2, theta=np.broadcast_to(np.float32(0), (10**11,)))
 
 
 def test_tables_that_would_mislead():

@@ -1,6 +1,7 @@
 """What a notebook shows: cards of what was made, and pictures at the end of a cell."""
 
 import io
+import re
 import sys
 import types
 from unittest import mock
@@ -86,3 +87,46 @@ def test_ticks_of_a_logarithmic_axis_are_whole_numbers(values, texts):
     low, high = ax.get_ylim()
     shown = {tick.label1.get_text() for tick in ax.yaxis.get_major_ticks() if low <= tick.get_loc() <= high}
     assert texts <= shown and all(np.isfinite(float(text)) for text in shown)
+
+
+BAR = """
+import performative as pf
+people = pf.populations.Gaussian([0.0, 1.0], 0.3, 1.0)
+problem = pf.Problem(pf.losses.squared, people)
+chunks = []
+class Often:
+    every = 10
+    def __call__(self, news):
+        chunks.append(news.round)
+bar = pf.callbacks.Progress(show=True)
+pf.run(problem, pf.p_fedavg(0.1), rounds=60, theta=0.0, callbacks=[bar, Often()])
+"""
+
+
+@pytest.mark.slow
+def test_a_progress_bar_is_one_output_that_is_replaced(tmp_path):
+    """In a real kernel: no flood of lines, no warning about widgets, and the last state stays."""
+    nbformat = pytest.importorskip("nbformat", reason="the extra performative[docs] is not installed")
+    client = pytest.importorskip("nbclient", reason="the extra performative[docs] is not installed")
+    cells = [nbformat.v4.new_code_cell(BAR), nbformat.v4.new_code_cell("print(len(chunks))")]
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": {"name": "python3", "display_name": "P"}})
+    client.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    bars = [one for one in notebook.cells[0].outputs if one.output_type == "display_data"]
+    others = [one for one in notebook.cells[0].outputs if one.output_type != "display_data"]
+    assert len(bars) == 1 and [one.output_type for one in others] == ["execute_result"], notebook.cells[0].outputs
+    assert int(notebook.cells[1].outputs[0].text) >= 6, "it was told several times"
+    assert "60/60 rounds" in bars[0].data["text/plain"] and "distance to stable" in bars[0].data["text/plain"]
+    assert re.search(r'<progress value="60" max="60"', bars[0].data["text/html"])
+
+
+def test_a_bar_in_a_notebook_shows_text_and_not_markup(kernel, monkeypatch):
+    shown = []
+    handle = types.SimpleNamespace(update=lambda told, raw: shown.append(told))
+    display = types.SimpleNamespace(display=lambda told, raw, display_id: shown.append(told) or handle)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    from performative._base.bars import progress_bar
+
+    with progress_bar("<b>", 2, True) as update:
+        update(2, lambda: "a < b")
+    assert shown[-1]["text/plain"] == "<b> 2/2 rounds a < b"
+    assert "<b>" not in shown[-1]["text/html"] and "a &lt; b" in shown[-1]["text/html"]

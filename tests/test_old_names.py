@@ -57,7 +57,7 @@ def test_keywords():
         assert pf.estimators.Performative(5, estimate=family).family is family
     with pytest.warns(DeprecationWarning, match="centre= is now center="):
         assert pf.cases.house_pricing(centre=1.0).clients == pf.cases.house_pricing(center=1.0).clients
-    with pytest.raises(TypeError, match="give one of them"):
+    with pytest.raises(TypeError, match="pass only the new one"):
         pf.estimators.Performative(5, family=family, estimate=family)
 
 
@@ -97,7 +97,7 @@ def test_what_authors_of_parts_define():
 
 
 def test_populations_whose_hooks_take_theta_and_loss():
-    with pytest.warns(DeprecationWarning, match="init, deploy, settle take a scene now"):
+    with pytest.warns(DeprecationWarning, match="init, deploy, settle now take a scene"):
 
         class Trailing(pf.populations.AbstractPopulation):
             mean: Any = pf.per_client()

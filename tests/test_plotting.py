@@ -1,8 +1,14 @@
 """Pictures show what was recorded."""
 
+import ast
+import inspect
+from pathlib import Path
+
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
+import performative as pf
 from performative.history import History
 
 RNG = np.random.default_rng(0)
@@ -76,5 +82,33 @@ def test_values_that_left_the_numbers_are_left_out():
 
 
 def test_unknown_name_lists_what_is_there():
-    with pytest.raises(ValueError, match=r"Did you mean 'distance_to_stable'.*Recorded are: distance_to_stable, time"):
+    with pytest.raises(ValueError, match=r"Did you mean 'distance_to_stable'.*Recorded: distance_to_stable, time"):
         made({"distance_to_stable": DISTANCE, "time": DISTANCE}).plot("distance_to_stabel")
+
+
+def test_everything_that_draws_takes_axes():
+    """Methods `plot` wherever they stand, and the functions of `pf.plotting`."""
+    drawers = {name: inspect.getsource(getattr(pf.plotting, name)) for name in pf.plotting.__all__}
+    for path in Path(pf.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.name == "plot":
+                drawers[f"{path.parent.name}/{path.name}"] = ast.unparse(node)
+    assert len(drawers) >= 7
+    assert not [name for name, source in drawers.items() if "ax: Any=None" not in source.replace(" = ", "=")]
+
+
+def test_axes_that_are_handed_in_are_returned():
+    people = pf.populations.Gaussian([0.0, 1.0], 0.2, 1.0)
+    problem, method = pf.Problem(pf.losses.squared, people), pf.p_fedavg(0.1)
+    swept = pf.sweep(problem, method, over={"rate": [0.1, 0.2]}, rounds=3, theta=0.0, repeats=2)
+    chart = pf.stability(problem, method, {"rate": [0.5, 1.0, 3.0]})
+    labels = np.array([0, 1, 0, 1])
+    drawn = {
+        "history": lambda ax: made({"distance_to_stable": DISTANCE}).plot(ax=ax),
+        "sweep": lambda ax: swept.plot(ax=ax),
+        "stability": lambda ax: chart.plot(ax=ax),
+        "partition": lambda ax: pf.plotting.plot_partition(labels, [[0, 1], [2, 3]], ax=ax),
+    }
+    for name, draw in drawn.items():
+        ax = Figure().subplots()
+        assert draw(ax) is ax, name

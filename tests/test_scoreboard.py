@@ -161,7 +161,7 @@ def test_the_frame_has_one_row_a_line(board):
     assert list(frame.columns) == [*COLUMNS, *(f"{column}_error" for column in COLUMNS)]
     assert frame.loc["steps", "accuracy"] == board["steps"].values["accuracy"]
     assert frame["accuracy_error"].isna().tolist() == [True] * 4 + [False] * 2
-    with pytest.raises(KeyError, match="no row"):
+    with pytest.raises(KeyError, match="not a row"):
         board["nobody"]
 
 
@@ -174,7 +174,7 @@ def test_an_effect_smaller_than_the_noise_is_not_detectable():
     problem = problem_of(*people(0), strength=STRENGTH / 100)
     board = scoreboard(problem, {"noisy": STEPS(1.0)}, ROUNDS, repeats=REPEATS, theta="static")
     assert 0 < board.gap < 0.05 and not board.detectable and board.ways["noisy"].half > 0.5
-    assert "NOT detectable" in str(board) and "(cannot tell)" in str(board)
+    assert "NOT detectable" in str(board) and "(inconclusive)" in str(board)
 
 
 @pytest.mark.slow
@@ -182,7 +182,7 @@ def test_one_repeat_cannot_tell_and_what_a_run_warns_of_is_noted():
     dice = pf.dicesgd(0.1, clip=0.1, memory_clip=1e-3, noise_multiplier=0.0)
     board = quick(problem_of(*people(0)), {"once": dice}, repeats=1)
     assert not board.detectable and board["once"].errors == {}
-    assert "takes repeats >= 2" in str(board) and "±" not in str(board).split("\n\n")[0]
+    assert "requires repeats >= 2" in str(board) and "±" not in str(board).split("\n\n")[0]
     assert any(note.startswith("once: Dice(memory_clip=0.001) is too small") for note in board.notes)
 
 
@@ -227,8 +227,8 @@ def test_a_point_that_is_not_found_leaves_a_gap_and_a_note(monkeypatch):
 @pytest.mark.parametrize(
     ("problem", "message"),
     [
-        (pf.cases.house_pricing(), "gives samples of shapes"),
-        (pf.cases.pricing_demands(), "gives samples of shapes"),
+        (pf.cases.house_pricing(), "has samples of shapes"),
+        (pf.cases.pricing_demands(), "has samples of shapes"),
         (
             pf.Problem(pf.losses.ridge(0.1), pf.populations.Static(np.ones((1, 4, 2)), np.arange(4.0)[None])),
             r"labels y of 0 and 1; those of Static take other values too, such as \[2.0, 3.0\]",
@@ -246,7 +246,7 @@ def test_what_is_no_linear_classifier_is_refused(problem, message):
     ("arguments", "message"),
     [
         ({"algorithms": [pf.p_fedavg(0.1)]}, "algorithms must be named"),
-        ({"algorithms": {"stable point": pf.p_fedavg(0.1)}}, "rows of the table already"),
+        ({"algorithms": {"stable point": pf.p_fedavg(0.1)}}, "already rows of the table"),
         ({"algorithms": {"ours": 3}}, "algorithms must be named"),
         ({"rounds": {"theirs": 3}}, r"one for each of the algorithms \['ours'\]"),
         ({"rounds": 0}, "rounds of ours must be a whole number"),

@@ -1,17 +1,23 @@
-"""Docstrings as reStructuredText for autodoc and napoleon: they are written to be read in a terminal.
+"""Convert docstrings, which are written for the terminal, to reStructuredText for autodoc and napoleon.
 
-Google's sections are napoleon's. Elsewhere a paragraph that is indented, or set in columns, is an equation or a table
-and stays as it is; code stands in single backticks; `|x|`, `a * b` and `x_` are mathematics, not markup.
+Google-style sections are left to napoleon. Elsewhere, an indented paragraph, or one in columns, is typeset if it can be
+parsed as equations with certainty, and kept verbatim otherwise (tables, code). Code is in single backticks; `|x|`,
+`a * b` and `x_` are mathematics, not markup.
 """
 
+import inspect
 import re
+from typing import Any
+
+from page_equations import typeset
 
 _SECTION = re.compile(r"(Args|Attributes|Returns|Yields|Raises|Warns|References|Notes?|Warnings?|See Also):$")
 _LIST_EDGE = re.compile(r"^(?!- |  )(.+)\n(?=- )|^((?:- |  ).*)\n(?=[^\s-])", re.MULTILINE)
 _NAMELESS = re.compile(r"<[^<>]* at 0x[0-9a-f]+>|<factory>")
 
 
-def as_rst(docstring: str) -> str:
+def as_rst(docstring: str, parameters: frozenset[str] = frozenset()) -> str:
+    """The docstring; `parameters` are the names that it may speak of."""
     written, in_section = [], False
     for paragraph in re.split(r"\n(?: *\n)+", docstring.strip("\n")):
         lines = paragraph.split("\n")
@@ -19,14 +25,23 @@ def as_rst(docstring: str) -> str:
         if in_section:
             written.append(_without_markup(paragraph))
         elif lines[0].startswith(" ") or _in_columns(lines):
-            written += ["::", "\n".join(f"    {line}" for line in lines)]
-        else:  # a list stands between empty lines
+            equations = typeset(paragraph, parameters)
+            written += [equations] if equations else ["::", "\n".join(f"    {line}" for line in lines)]
+        else:  # a list needs blank lines around it
             written.append(_without_markup(_LIST_EDGE.sub(r"\g<0>\n", paragraph)))
     return "\n\n".join(written)
 
 
+def parameters(thing: Any) -> frozenset[str]:
+    """What a thing is called with, by name."""
+    try:
+        return frozenset(inspect.signature(thing).parameters)
+    except (TypeError, ValueError):  # no function, or one without a signature
+        return frozenset()
+
+
 def short_signature(signature: str) -> str:
-    """Defaults that have no name are three dots."""
+    """Abbreviate defaults without a readable repr to three dots."""
     return _NAMELESS.sub("...", signature).replace("jaxlib._jax.", "")
 
 

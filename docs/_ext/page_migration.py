@@ -1,10 +1,10 @@
-"""The table of old names on the page about moving from 0.1, from the list that makes them work."""
+"""The table of old names on the migration page, generated from the list that keeps them working."""
 
 from performative import _deprecated as old
 
 
 def migration() -> str:
-    """All that has another name now."""
+    """Everything that has been renamed."""
     rows = [(name, new) for name, new in old.OLD_MODULES.items() if not name.startswith("performative.theory.")]
     rows += [(f"{module}.{name}", new) for module, names in old.OLD_NAMES.items() for name, new in names.items()]
     rows += [(f"{_short(owner)}({name}=)", f"{_short(owner)}({new}=)")

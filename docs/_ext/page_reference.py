@@ -1,11 +1,11 @@
-"""The API reference, as far as it collects itself from the package.
+"""The parts of the API reference that are generated from the package.
 
     <!-- generate: entries MODULE ... -->   at the end of a page: entries of the public names of performative.MODULE
-                                            that no page shows by hand. It says also whose page this is.
+                                            that no page lists explicitly. It also assigns the modules to this page.
     <!-- generate: names PAGE -->           a table of all names on a page
-    <!-- generate: parts -->                a table of what can stand in each slot
+    <!-- generate: parts -->                a table of the parts that fit into each slot
 
-A docstring may hold an `Example:`, for which the page needs none: it stands below the entry, as a block that runs.
+A docstring may contain an `Example:`; it is shown below the entry as a block that runs, and the page needs no other.
 """
 
 import dataclasses
@@ -35,23 +35,23 @@ def read(page: Path) -> str:
 
 @functools.cache
 def modules() -> dict[str, str]:
-    """Public module -> the page that its names stand on."""
+    """Public module -> the page that lists its names."""
     return {module: page.stem for page in pages() for mark in _MARK.findall(read(page)) for module in mark.split()}
 
 
 def entries(markdown: str) -> list[str]:
-    """What has an entry on a page, as paths below `performative`."""
+    """The names that have an entry on a page, as paths below `performative`."""
     return _ENTRY.findall(markdown)
 
 
 def complete(markdown: str) -> str:
-    """A page with entries in the place of its mark, and examples from docstrings below their entries."""
+    """A page with its mark replaced by entries, and with examples from docstrings below their entries."""
     markdown = _MARK.sub(lambda mark: "\n\n".join(map(entry, _not_shown(mark[1].split()))), markdown)
     return _BLOCK.sub(lambda block: block[0] + "".join(map(_example, entries(block[0]))), markdown)
 
 
 def entry(path: str) -> str:
-    """A directive of autodoc; what is abstract has its methods beside it."""
+    """An autodoc directive; abstract classes are shown with their methods."""
     thing, members = resolve(path), "\n   :members:" * path.rpartition(".")[2].startswith("Abstract")
     kind = "autoclass" if inspect.isclass(thing) else "autofunction" if callable(thing) else "py:data"
     return f"```{{eval-rst}}\n.. {kind}:: performative.{path}{members}\n```"
@@ -64,7 +64,7 @@ def resolve(path: str) -> Any:
 
 
 def split_example(docstring: str) -> tuple[str, str]:
-    """A docstring without its example, and the code of the example; empty where it has none."""
+    """A docstring without its example, and the code of the example (empty if it has none)."""
     found = _EXAMPLE.search(docstring)
     if not found:
         return docstring, ""
@@ -73,7 +73,7 @@ def split_example(docstring: str) -> tuple[str, str]:
 
 
 def names(page: str) -> str:
-    """What is on a page, each name with the line that its docstring begins with."""
+    """The names on a page, each with the first line of its docstring."""
     text = complete(read(PAGES / f"{page}.md"))
     lines = ["| name | what it is |", "| --- | --- |"]
     lines += [f"| {_link(path, _shown_as(path))} | {cell(_first_line(path, text))} |" for path in entries(text)]
@@ -81,11 +81,11 @@ def names(page: str) -> str:
 
 
 def parts() -> str:
-    """What can stand in each slot of a problem and an algorithm, as the package has it; wrappers last."""
+    """The parts that fit into each slot of a problem and an algorithm, from the package; wrappers last."""
     from performative import Algorithm, Problem
     from performative.config import registry
 
-    lines = ["| slot | what it says | parts |", "| --- | --- | --- |"]
+    lines = ["| slot | what it specifies | parts |", "| --- | --- | --- |"]
     for slot in (field.name for record in (Problem, Algorithm) for field in dataclasses.fields(record)):
         module = registry.SLOTS.get(slot)
         if module is None:
@@ -95,13 +95,13 @@ def parts() -> str:
         wrappers = [name for name, part in found.items() if "inner" in getattr(part, "__dataclass_fields__", ())]
         links = {name: _link(_path_of(module, name), name) for name in found}
         listed = ", ".join(links[name] for name in found if name not in wrappers)
-        listed += f"; around another: {', '.join(links[name] for name in wrappers)}" if wrappers else ""
+        listed += f"; wrappers: {', '.join(links[name] for name in wrappers)}" if wrappers else ""
         lines.append(f"| {slot} | {cell(said)} | {listed} |")
     return "\n".join(lines)
 
 
 def cell(text: str) -> str:
-    """Text for a table of Markdown: a bar would end the cell. What stands in backticks is shown as it is."""
+    """Escape text for a Markdown table: a bar would end the cell. Code in backticks is left as is."""
     pieces = text.split("`")
     for at in range(0, len(pieces), 2):
         escaped = html.escape(pieces[at], quote=False)
@@ -110,7 +110,7 @@ def cell(text: str) -> str:
 
 
 def _parts_of(slot: str, module: str) -> dict[str, Any]:
-    """Name -> part, of our own; a record that a function makes (`Constant`) goes by its function (`constant`)."""
+    """Name -> built-in part; a record created by a function (`Constant`) is listed as that function (`constant`)."""
     from performative.config import registry
 
     here = importlib.import_module(f"performative.{module}")
@@ -127,14 +127,14 @@ def _by_hand() -> list[str]:
 
 
 def _path_of(module: str, name: str) -> str:
-    """The path under which a public name has its entry: another one where a page shows the same thing by hand."""
+    """The path under which a public name has its entry: a different one if a page lists the same object explicitly."""
     here = f"{module}.{name}"
     same = (path for path in _by_hand() if path.rpartition(".")[2] == name and resolve(path) is resolve(here))
     return next(same, here)
 
 
 def _not_shown(of: list[str]) -> list[str]:
-    """Public names of modules that no page shows by hand; what is a module has pages, not entries."""
+    """Public names of modules that no page lists explicitly; modules have pages, not entries."""
     public = ((module, name) for module in of for name in importlib.import_module(f"performative.{module}").__all__)
     paths = (_path_of(module, name) for module, name in public)
     return [path for path in paths if path not in _by_hand() and not inspect.ismodule(resolve(path))]
@@ -151,7 +151,7 @@ def _docstring(path: str) -> str:
 
 
 def _shown_as(path: str) -> str:
-    """The name; with its module where that is one within another (`populations.shares.Linear`)."""
+    """The name; with its module if that is nested (`populations.shares.Linear`)."""
     module, _, name = path.rpartition(".")
     return path if "." in module and module in modules() else name
 
@@ -161,7 +161,7 @@ def _link(path: str, name: str) -> str:
 
 
 def _first_line(path: str, page: str) -> str:
-    """What a docstring begins with. A constant has none: then what the page says below its entry."""
+    """The first sentence of a docstring. A constant has none: then the text below its entry on the page."""
     text = _docstring(path)
     if not text:
         block = next(found for found in _BLOCK.finditer(page) if path in entries(found[0]))

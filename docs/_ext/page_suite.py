@@ -1,9 +1,9 @@
-"""The leaderboard's pages, from the results that are shipped with the package.
+"""The leaderboard's tables, from the results that ship with the package.
 
-<!-- generate: winners -->        what wins in which family of environments, and why
+<!-- generate: winners -->        which method wins in which family of environments, and why
 <!-- generate: leaderboard -->    all methods, by mean rank
 <!-- generate: suite -->          how many environments, methods, seeds and minutes
-<!-- generate: hardest -->        environments by the best score that any method reaches, the lowest first
+<!-- generate: hardest -->        environments by the best score of any method, lowest first
 """
 
 import functools
@@ -20,7 +20,7 @@ def _shipped() -> Any:
 
 
 def winners() -> str:
-    """A row for each family, the first for all of them."""
+    """One row per family, preceded by a row for all of them."""
     from performative.suite.verdicts import verdicts
 
     lines = ["| environments | how many | what wins, and why |", "| --- | ---: | --- |"]
@@ -31,7 +31,7 @@ def winners() -> str:
 
 
 def leaderboard() -> str:
-    """A row for each method."""
+    """One row per method."""
     from performative.suite.ranking import rank
 
     board = rank(_shipped().results)
@@ -42,28 +42,28 @@ def leaderboard() -> str:
         cells += [f"{one.failures} of {one.runs}", one.absent]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     told = (
-        f"{len(board.envs)} environments. Mean ranks closer than {board.difference:.1f} are not told apart (Nemenyi at "
-        f"5 %); p = {board.chance:.2g} that all methods are alike (Friedman)."
+        f"{len(board.envs)} environments. Mean ranks that differ by less than {board.difference:.1f} are not "
+        f"significantly different (Nemenyi at 5 %). Friedman test that all methods are equal: p = {board.chance:.2g}."
     )
     unused = f" No method applies in {', '.join(f'`{env}`' for env in board.unused)}." if board.unused else ""
     return "\n".join([*lines, "", told + unused])
 
 
 def suite() -> str:
-    """What was run."""
+    """A summary of what was run."""
     found = _shipped()
     methods = {one.method for one in found.results}
     envs = {one.env for one in found.results}
-    how = "three rates of each method were tuned" if found.quick else "the whole grid of each method was tuned"
+    how = "three rates per method" if found.quick else "the full grid of each method"
     return (
-        f"Shipped with version {found.version}: {len(methods)} methods, points of reference among them, in {len(envs)} "
-        f"environments, {found.seeds} seeds; {how}, on other seeds. It took {found.minutes:.0f} minutes of processor "
-        "time."
+        f"Shipped with version {found.version}: {len(methods)} methods, including reference points, in {len(envs)} "
+        f"environments, {found.seeds} seeds; tuning searched {how}, on separate seeds. It took {found.minutes:.0f} "
+        "minutes of CPU time."
     )
 
 
 def hardest(most: str = "12") -> str:
-    """Where the best method leaves most of the gap open."""
+    """Environments in which the best method leaves most of the gap open."""
     from performative.suite.protocol import BASELINES
     from performative.suite.ranking import mean_score
 

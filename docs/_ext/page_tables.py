@@ -1,13 +1,14 @@
-"""Tables of evidence, made when the site is built: a page asks for one by `<!-- generate: NAME -->`."""
+"""Tables of evidence, generated when the site is built: a page requests one with `<!-- generate: NAME -->`."""
 
 import html
 import inspect
-import json
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
+from page_equations import in_a_table
+from page_gallery import gallery
 from page_migration import migration
 from page_reference import cell, names, parts
 from page_suite import hardest, leaderboard, suite, winners
@@ -23,18 +24,18 @@ _SEE = re.compile(r"see `(\w+)`")
 
 
 def generate(markdown: str) -> str:
-    """Tables in the place of their marks, and claims as links into the ledger."""
+    """Replace marks by their tables, and claims by links into the ledger."""
     markdown = MARK.sub(lambda mark: TABLES[mark[1]](*filter(None, [mark[2]])), markdown)
     return CLAIM.sub(lambda found: f"[`{found[1]}#{found[2]}`](#{anchor(found[1], found[2])})", markdown)
 
 
 def anchor(name: str, claim: str) -> str:
-    """Where a claim stands on the page of the ledger."""
+    """The anchor of a claim on the page of the ledger."""
     return re.sub(r"[^a-z0-9]+", "-", f"{name}-{claim}".lower())
 
 
 def theorems() -> str:
-    """A table a paper: result, function, what it says, and what is corrected below."""
+    """One table per paper: result, function, what it says; corrections are listed below it."""
     from performative.theory.index import PAPERS, THEOREMS
 
     corrected = sum(_differences(row.function) != "" for row in THEOREMS)
@@ -46,7 +47,7 @@ def theorems() -> str:
             if differs := _differences(row.function):
                 notes.setdefault(differs, []).append(row.number)
             marks = ", ".join(["corrected"] * bool(differs) + ["`printed=True`"] * printed)
-            lines.append(f"| {row.number} | `{_short(row.where)}` | {cell(row.says)} | {marks} |")
+            lines.append(f"| {row.number} | `{_short(row.where)}` | {in_a_table(row.says, cell)} | {marks} |")
         blocks += [f"## {title}", "\n".join(lines)]
         for text, numbers in notes.items():
             head = f"<details><summary>{', '.join(numbers)}: what is corrected</summary>"
@@ -72,7 +73,7 @@ def ledger() -> str:
 
 
 def _counted(rows: list[dict[str, Any]], papers: dict[str, str]) -> str:
-    """How many claims of each paper have which verdict, and how many measurements they are."""
+    """Count the claims of each paper by verdict, and their measurements."""
     from performative.papers.ledger import count, distinct
 
     verdicts = list(count(distinct(rows)))
@@ -89,16 +90,16 @@ def _counted(rows: list[dict[str, Any]], papers: dict[str, str]) -> str:
 
 
 def verdicts() -> str:
-    """The words of the ledger, defined."""
+    """Definitions of the ledger's verdicts."""
     from performative.papers.claims import OWN_VERDICTS, VERDICTS
 
     own = {word: told for word, told in OWN_VERDICTS.items() if word not in VERDICTS}
     papers, ours = ([f"- **{word}**: {told}." for word, told in words.items()] for words in (VERDICTS, own))
-    return "\n".join([*papers, "", "For results and checks of our own:", "", *ours])
+    return "\n".join([*papers, "", "For our own results and checks:", "", *ours])
 
 
 def _claim(row: dict[str, Any]) -> str:
-    """One claim, as a card that opens."""
+    """One claim, as an expandable card."""
     name, claim = row["key"].split("#")
     facts = {"How it is tested": row["how"], "Our number": row["number"], "Why": row["reason"]}
     told = "".join(f"<dt>{key}</dt><dd>{html.escape(str(value))}</dd>" for key, value in facts.items() if value)
@@ -111,34 +112,8 @@ def _claim(row: dict[str, Any]) -> str:
     )
 
 
-def gallery() -> str:
-    """Figures of the results folder, with their verdicts."""
-    from performative.papers import PAPERS
-    from performative.papers.catalog import find, names
-    from performative.papers.ledger import count
-
-    blocks, last = [], None
-    for name in names():
-        file = RESULTS / name / "manifest.json"
-        manifest = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        if manifest.get("status") != "completed":
-            continue
-        paper, size = manifest["paper"], "quick run" if manifest["quick"] else "full run"
-        blocks += [f"## {PAPERS.get(paper, paper)}"] * (paper != last) + [f"### {manifest['title']}"]
-        last = paper
-        for figure in [f for f in (file.with_name("figure.svg"), file.with_name("figure.png")) if f.exists()][:1]:
-            blocks.append(f"![{html.escape(manifest['title'])}](../{figure.relative_to(ROOT).as_posix()})")
-        blocks.append(f"{manifest['place']}; `performative reproduce {name}` ({size}, {manifest['seconds']:.0f} s).")
-        told = ", ".join(f"{many} {verdict}" for verdict, many in count(manifest["claims"]).items())
-        # A result may be older than the list of claims.
-        links = {claim.id: f" `claim:{name}#{claim.id}`" for claim in find(name).claims}
-        rows = [f"- {row['verdict']}: {row['claim']}{links.get(row['id'], '')}" for row in manifest["claims"]]
-        blocks += [f"<details><summary>Claims: {told}</summary>", "\n".join(rows), "</details>"]
-    return "\n\n".join(blocks) or "No figures lie here yet: `performative reproduce --all --quick` makes them."
-
-
 def _differences(function: Any) -> str:
-    """What its docstring says of the paper's form; one that says "see `other`" is followed there."""
+    """What its docstring says about the paper's form; a reference "see `other`" is followed."""
     text = inspect.getdoc(function) or ""
     if found := _DIFFERS.search(text):
         return found[1].strip()
@@ -148,7 +123,7 @@ def _differences(function: Any) -> str:
 
 
 def _short(where: str) -> str:
-    """performative.theory.jin2024.theorems:theorem_3_1 is reached as pf.theory.theorem_3_1 where it is exported."""
+    """Shorten performative.theory.jin2024.theorems:theorem_3_1 to pf.theory.theorem_3_1 if that is exported."""
     import performative
 
     name = where.replace(":", ".").removeprefix("performative.")

@@ -1,15 +1,15 @@
-"""Tables of what a watch was measured to do; `python -m benchmarks.watching` writes the numbers."""
+"""Tables of a watch's measured error rates and load; `python -m benchmarks.watching` writes the numbers."""
 
 import json
 from pathlib import Path
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "watching.json"
 _LAWS = {
-    "none": "a level that stays",
-    "linear": "a trend",
+    "none": "none",
+    "linear": "a linear trend",
     "walk": "a random walk",
-    "bending": "a walk whose slope walks",
-    "season": "a season",
+    "bending": "an integrated random walk",
+    "season": "a seasonal pattern",
 }
 _MONITORS = {
     "none": '`drift="none"`',
@@ -17,7 +17,7 @@ _MONITORS = {
     "walk": '`drift="walk"`',
     "smooth": '`drift="smooth"`',
     "any": '`drift="any"`',
-    "repeated": "test repeated",
+    "repeated": "repeated test",
     "adwin": "ADWIN",
 }
 
@@ -31,12 +31,12 @@ def _percent(value: float | None) -> str:
 
 
 def watch_alarms() -> str:
-    """No reaction: percent of streams in which each monitor ever raised an alarm."""
+    """Without a reaction: the percentage of streams in which each monitor ever raised an alarm."""
     rows = _measured()["false_alarms"]
     lines = [
         f"Streams of {rows[0]['looks']} looks:",
         "",
-        '| drift of the data | models | rows | streams | watch allows | watch | `"any"` | test repeated | ADWIN |',
+        '| drift of the data | models | rows | streams | watch allows | watch | `"any"` | repeated test | ADWIN |',
         "| --- | --- | --- | ---: | --- | ---: | ---: | ---: | ---: |",
     ]
     for row in rows:
@@ -50,14 +50,14 @@ def watch_alarms() -> str:
 
 
 def watch_power() -> str:
-    """A reaction: percent of streams in which it is shown, and the median look at which."""
+    """With a reaction: the percentage of streams in which it is detected, and the median look of detection."""
     rows = _measured()["power"]
     sizes = sorted({row["explore"] for row in rows})
     lines = [
-        f"A reaction of {rows[0]['effect']}; {rows[0]['streams']:,} streams of {rows[0]['looks']} looks; how many show "
-        "it, in percent (and the median look at which):",
+        f"A reaction of {rows[0]['effect']}; {rows[0]['streams']:,} streams of {rows[0]['looks']} looks; percentage of "
+        "streams in which it is detected (median look of detection in parentheses):",
         "",
-        "| | " + " | ".join("retrained only" if not size else f"chance {size:g}" for size in sizes) + " |",
+        "| | " + " | ".join("retrained only" if not size else f"exploration {size:g}" for size in sizes) + " |",
         "| --- |" + " ---: |" * len(sizes),
     ]
     for monitor, label in _MONITORS.items():
@@ -72,12 +72,12 @@ def watch_power() -> str:
 
 
 def watch_load() -> str:
-    """A hundred thousand looks by one watch."""
+    """The load of a hundred thousand looks by one watch."""
     row = _measured()["load"]
     early, middle, late = (f"{size / 1024:.0f}" for size in row["state_bytes"])
     used = [f"{size / 2**20:.0f}" for size in row["resident_bytes"]]
     each = 1000 * row["ours_s"] / row["looks"]
     return (
-        f"{row['benchmark']}, {each:.1f} ms each: the state has {early} KiB after a quarter of them, {middle} KiB "
-        f"half way and {late} KiB at the end; the process {used[0]}, {used[1]} and {used[2]} MiB of memory."
+        f"{row['benchmark']}, {each:.1f} ms each: the state takes {early} KiB after a quarter of them, {middle} KiB "
+        f"halfway and {late} KiB at the end; the process uses {used[0]}, {used[1]} and {used[2]} MiB of memory."
     )

@@ -1,8 +1,8 @@
-"""What other libraries have, by their public names: the README's table is made of nothing else.
+"""Features of other libraries, judged by their public names: the only source of the README's table.
 
-`python docs/_ext/peers.py NAME=FOLDER@VERSION ...` looks through the source of packages again and rewrites peers.json;
-`python docs/_ext/peers.py` alone writes the table into the README. A cell holds a public class or function whose name
-matches the row's pattern. An empty cell says that none was found, and no more than that.
+`python docs/_ext/peers.py NAME=FOLDER@VERSION ...` searches the source of packages again and rewrites peers.json;
+`python docs/_ext/peers.py` alone writes the table into the README. A cell has a public class or function whose name
+matches the row's pattern. An empty cell means only that none was found.
 """
 
 import ast
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 FILE, PAGE = Path(__file__).with_suffix(".json"), Path(__file__).parents[2] / "README.md"
-# What a row asks, the pattern of names, and the public name by which this library answers.
+# The feature, the pattern of names, and this library's public name for it.
 ROWS = {
     "data respond to the model": (r"performativ|strategic", "populations.Strategic"),
     "stable point": (r"stable_point|optimal_point", "stable_point"),
@@ -30,7 +30,7 @@ _MARKS = ("<!-- peers -->", "<!-- end of peers -->")
 
 
 def public_names(folder: Path) -> list[str]:
-    """Classes and functions at the top level of modules, without private ones and tests."""
+    """Classes and functions at the top level of modules, except private ones and tests."""
     found = set()
     for path in folder.rglob("*.py"):
         if {"tests", "test"} & set(path.parts):
@@ -44,7 +44,7 @@ def public_names(folder: Path) -> list[str]:
 
 
 def matches(folder: Path) -> dict[str, str]:
-    """For each row the shortest name that matches."""
+    """The shortest matching name for each row."""
     names = public_names(folder)
     found = {row: [name for name in names if re.search(pattern, name, re.IGNORECASE)]
              for row, (pattern, _) in ROWS.items()}  # fmt: skip
@@ -63,7 +63,7 @@ def table() -> str:
 
 
 def page(text: str) -> str:
-    """The README with the table in its place."""
+    """The README with its table replaced."""
     head, rest = text.split(_MARKS[0])
     return f"{head}{_MARKS[0]}\n{table()}\n{_MARKS[1]}{rest.split(_MARKS[1])[1]}"
 

@@ -1,4 +1,4 @@
-"""The README's picture: `python docs/_ext/readme_picture.py` draws docs/assets/retraining.svg again, to the byte."""
+"""The README's picture: `python docs/_ext/readme_picture.py` redraws docs/assets/retraining.svg, byte for byte."""
 
 import io
 from pathlib import Path

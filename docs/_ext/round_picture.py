@@ -1,4 +1,4 @@
-"""How a round flows, read from the engine: `python docs/_ext/round_picture.py` writes it into CONTRIBUTING.md."""
+"""The flow of a round, read from the engine: `python docs/_ext/round_picture.py` writes it into CONTRIBUTING.md."""
 
 import ast
 import inspect
@@ -11,7 +11,7 @@ from performative._engine.training import Training
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 SLOTS = ("participation", "deploy", "population", "batch", "estimator", "channel", "aggregator", "sharing", "domain")
-# What each stage is called, and all that it is made of, in the order in which it happens.
+# The name of each stage, and the code it consists of, in order of execution.
 STAGES = {
     "server opens": (open_round, make_broadcast),
     "each client of the cohort": (client_round, draw_for_client, Training),
@@ -21,7 +21,7 @@ _PLACE = re.compile(r"```mermaid\n.*?```", re.DOTALL)
 
 
 def calls(stage: tuple[object, ...]) -> list[str]:
-    """What a stage asks of the parts, in the order of its lines: "estimator.estimate"."""
+    """The methods of parts that a stage calls, in the order of its lines: "estimator.estimate"."""
     asked: list[tuple[int, int, str]] = []
     for place, piece in enumerate(stage):
         tree = ast.parse(inspect.getsource(inspect.unwrap(piece)))  # type: ignore[arg-type]  # any function or class
@@ -33,7 +33,7 @@ def calls(stage: tuple[object, ...]) -> list[str]:
 
 
 def picture() -> str:
-    """A flowchart: a box for each stage, with the verbs of the parts in it."""
+    """A flowchart with one box per stage that lists the methods it calls."""
     lines, before = ["```mermaid", "flowchart LR"], ""
     for number, (title, stage) in enumerate(STAGES.items()):
         verbs = "<br/>".join(calls(stage))

@@ -248,7 +248,7 @@ __all__ = [
     "whole",
 ]
 
-# Everything is loaded when it is first asked for: modules by their names, and names of modules.
+# Everything is loaded on first access: modules, and names in modules.
 _MODULES = (
     "aggregators", "audit", "batches", "callbacks", "cases", "channels", "data", "estimators",
     "executors", "families", "live", "losses", "networks", "optimizers", "papers", "participation",
@@ -301,7 +301,7 @@ _PLACES = {name: module for module, names in _NAMES.items() for name in names.sp
 
 
 class _Face(ModuleType):
-    """This package. A module that is loaded does not take the place of the function of its name: `pf.plan(...)`."""
+    """This package. A loaded module does not replace the function of the same name: `pf.plan(...)`."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _PLACES and isinstance(value, ModuleType)):
@@ -312,7 +312,7 @@ __getattr__ = later(__name__, _PLACES, _MODULES)
 
 
 def __dir__() -> list[str]:
-    """What is public, and nothing else."""
+    """Only the public names."""
     return sorted({*__all__, *_MODULES, "__version__"})
 
 

@@ -1,5 +1,5 @@
-"""`python -m performative` is `performative`."""
+"""`python -m performative` runs `performative`."""
 
-from performative.cli import main
+from performative_command import main
 
 main()

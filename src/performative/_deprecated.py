@@ -1,4 +1,4 @@
-"""Old public names: each still works, says its new name, and is listed here and nowhere else."""
+"""Deprecated public names: each still works, warns with its new name, and is listed only here."""
 
 import difflib
 import functools
@@ -22,7 +22,7 @@ OLD_MODULES = {
     "performative.messages": "performative._base.messages",
     "performative.optimisers": "performative.optimizers",
 }
-# Not theory.p_fedavg: an import of such a module would take the place of the function `pf.theory.p_fedavg`.
+# Not theory.p_fedavg: importing such a module would shadow the function `pf.theory.p_fedavg`.
 OLD_MODULES |= {
     f"performative.theory.{name}": "performative.theory"
     for name in (
@@ -44,6 +44,11 @@ OLD_NAMES = {
         "neighbours": "performative.privacy.attack.neighbors",
     },
     "performative.papers": {"catalogue": "performative.papers.catalog"},
+    "performative.sharing": {
+        "Learnt": "performative.sharing.LearnedGroups",
+        "LearntGroups": "performative.sharing.LearnedGroups",
+        "Pull": "performative.sharing.Ditto",
+    },
     "performative.theory": dict.fromkeys(
         ("Choice", "ErrorBound", "GradientBound", "PointGap", "RiskBound", "SelectionBound"),
         "performative.theory.Bound",
@@ -63,7 +68,7 @@ OLD_ATTRIBUTES = {
 }
 # Argument -> old value -> the new one.
 OLD_VALUES = {"absent": {"moves": "reacts"}, "missing": {"labelled": "labeled"}}
-# What the author of a part once had to define -> its new name.
+# Hooks of custom parts: old name -> new name.
 OLD_HOOKS = {
     "before_race": "invited",
     "counts": "totals",
@@ -75,13 +80,13 @@ OLD_HOOKS = {
     "unit_step": "step_response",
     "wants_loss": "requires_loss",
 }
-# Hooks of populations that once took (theta, loss) in the place of a scene -> their arguments then.
+# Hooks of populations that used to take (theta, loss) instead of a scene -> their old arguments.
 OLD_SIGNATURES = {"init": ("theta", "loss"), "deploy": ("world", "theta", "loss"), "settle": ("theta", "loss")}
 # Records of a history.
 OLD_RECORDS = {"broken_updates": "nonfinite_updates"}
-# Fields and terms of `pf.theory.Bound`, which once had a record for each theorem.
+# Fields and terms of `pf.theory.Bound`, formerly one record per theorem.
 OLD_FIELDS = {"bound": "total", "optimisation": "transient"}
-# Papers of `pf.theory.THEOREMS`, which once went by a number.
+# Papers of `pf.theory.THEOREMS`, formerly numbered.
 OLD_PAPERS = {"000": "jin2024", "001": "zheng2024", "002": "li2024", "003": "jin2023", "004": "joshi2023"}
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -89,7 +94,7 @@ C = TypeVar("C", bound=type)
 
 
 def old_name(module: str, name: str) -> object:
-    """What a module answers to a name that it does not have: the thing under its new name, or an AttributeError."""
+    """A module's `__getattr__` for unknown names: the object under its new name, or an AttributeError."""
     old = f"{module}.{name}"
     new = OLD_MODULES.get(old) or OLD_NAMES.get(module, {}).get(name)
     if new is None:
@@ -99,14 +104,14 @@ def old_name(module: str, name: str) -> object:
 
 
 def _near(module: str, name: str) -> str:
-    """ " Did you mean X?" where a public name is close."""
+    """ "; did you mean X?" if a public name is close."""
     known = {one.lower().replace("_", ""): one for one in dir(sys.modules[module]) if not one.startswith("_")}
     close = [] if name.startswith("_") else difflib.get_close_matches(name.lower().replace("_", ""), known, 1, 0.75)
     return f"; did you mean {known[close[0]]!r}?" if close else ""
 
 
 def find(path: str) -> object:
-    """The object of a dotted path: a module, or what lies in one."""
+    """The object at a dotted path: a module, or one of its attributes."""
     try:
         return importlib.import_module(path)
     except ModuleNotFoundError:
@@ -115,7 +120,7 @@ def find(path: str) -> object:
 
 
 def old_keywords(function: F) -> F:
-    """A function that still takes the keywords that it once had."""
+    """Wrap a function to accept its old keywords."""
     names = OLD_KEYWORDS[f"{function.__module__}.{function.__qualname__}"]
 
     @functools.wraps(function)
@@ -123,7 +128,7 @@ def old_keywords(function: F) -> F:
         for old in names.keys() & kwargs.keys():
             new = names[old]
             if new in kwargs:
-                raise TypeError(f"{function.__qualname__}: {old}= is now {new}=; give one of them.")
+                raise TypeError(f"{function.__qualname__}: {old}= is now {new}=; pass only the new one.")
             warnings.warn(f"{function.__qualname__}: {old}= is now {new}=.", DeprecationWarning, stacklevel=2)
             kwargs[new] = kwargs.pop(old)
         return function(*args, **kwargs)
@@ -132,7 +137,7 @@ def old_keywords(function: F) -> F:
 
 
 def old_attributes(kind: C) -> C:
-    """A class whose objects still answer to the attributes that they once had."""
+    """Decorate a class to keep its old attributes."""
     for old, new in OLD_ATTRIBUTES[f"{kind.__module__}.{kind.__qualname__}"].items():
 
         def get(self: Any, old: str = old, new: str = new) -> Any:
@@ -144,7 +149,7 @@ def old_attributes(kind: C) -> C:
 
 
 def new_value(argument: str, value: Any) -> Any:
-    """The word that an argument takes today for one that it once took."""
+    """Translate an old argument value to the current one."""
     new = OLD_VALUES[argument].get(value) if isinstance(value, str) else None
     if new is None:
         return value
@@ -153,7 +158,7 @@ def new_value(argument: str, value: Any) -> Any:
 
 
 def new_record(name: str) -> str:
-    """The name that a record has today."""
+    """The current name of a record."""
     new = OLD_RECORDS.get(name)
     if new is None:
         return name
@@ -162,7 +167,7 @@ def new_record(name: str) -> str:
 
 
 def rename_hooks(kind: type) -> None:
-    """A class that defines what once was a part's hook gets it under its new name."""
+    """Alias old hooks that a class defines to their new names."""
     for old, new in OLD_HOOKS.items():
         if old in vars(kind) and new not in vars(kind) and hasattr(kind, new):
             warnings.warn(f"{kind.__qualname__}.{old} is now {new}.", DeprecationWarning, stacklevel=4)
@@ -170,13 +175,13 @@ def rename_hooks(kind: type) -> None:
 
 
 def take_scenes(kind: type) -> None:
-    """A population whose hooks take (theta, loss) is handed those of the scene."""
+    """Wrap old hooks that take (theta, loss) to unpack them from the scene."""
     old = [name for name, arguments in OLD_SIGNATURES.items() if _arguments(vars(kind).get(name)) == arguments]
     for name in old:
         setattr(kind, name, _handed_a_scene(vars(kind)[name], len(OLD_SIGNATURES[name])))
     if old:
         new = "init(scene), deploy(world, scene), settle(scene), with scene.theta and scene.loss"
-        told = f"{kind.__qualname__}: {', '.join(old)} take a scene now: {new}."
+        told = f"{kind.__qualname__}: {', '.join(old)} now take a scene: {new}."
         warnings.warn(told, DeprecationWarning, stacklevel=4)
 
 
@@ -196,7 +201,7 @@ def _arguments(function: Any) -> tuple[str, ...] | None:
 
 
 def new_paper(key: str, stacklevel: int = 2) -> str:
-    """The key of a paper, from an old one too."""
+    """The current key of a paper, also for an old key."""
     if key not in OLD_PAPERS:
         return key
     warnings.warn(f"paper {key!r} is now {OLD_PAPERS[key]!r}.", DeprecationWarning, stacklevel=stacklevel + 1)
@@ -204,12 +209,12 @@ def new_paper(key: str, stacklevel: int = 2) -> str:
 
 
 class OldModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports of modules that moved give the module at its new place."""
+    """Redirect imports of moved modules to their new location."""
 
     def find_spec(
         self,
         fullname: str,
-        path: Any,  # a namespace package's is no sequence
+        path: Any,  # not a sequence for namespace packages
         target: types.ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
         return importlib.machinery.ModuleSpec(fullname, self) if fullname in OLD_MODULES else None

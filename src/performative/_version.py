@@ -1,3 +1,3 @@
-"""The version, in a place that every module may import."""
+"""The version, in a module that every other may import."""
 
 __version__ = "0.2.0"

@@ -43,12 +43,12 @@ _EXAMPLES = {
 
 
 class Algorithm(eqx.Module):
-    """One part for each slot. Recipes such as `p_fedavg` are short functions that return such a record.
+    """One part per slot. Recipes such as `p_fedavg` are short functions that return such a record.
 
     Args:
-        absent: whether the worlds of clients that sit out stay "frozen" or react to each deployed model ("reacts")
-        from_data: in words, what was chosen by looking at the people it will be run on, such as a clip: no noise covers
-            it, and `pf.privacy.guarantee` says so
+        absent: whether the worlds of absent clients stay "frozen" or react to each deployed model ("reacts")
+        from_data: in words, what was chosen based on the data of the run itself, such as a clip: no noise protects it,
+            and `pf.privacy.guarantee` reports it
     """
 
     rate: Any = eqx.field(converter=as_schedule)
@@ -86,7 +86,7 @@ class Algorithm(eqx.Module):
         self.participation.local_steps(self.local_steps)
 
     def eta(self, t: Int[Array, ""] | int) -> Float[Array, ""]:
-        """The step size of local step t, whatever kind of number the schedule gives."""
+        """The step size of local step t, whatever type the schedule returns."""
         return jnp.asarray(self.rate(t)).astype(jnp.result_type(float))
 
     @property
@@ -96,7 +96,7 @@ class Algorithm(eqx.Module):
 
 
 class Parts(TypedDict, total=False):
-    """What every recipe takes beside its own arguments: the fields of `Algorithm`."""
+    """What every recipe takes in addition to its own arguments: the fields of `Algorithm`."""
 
     local_steps: int
     batch: AbstractBatch
@@ -112,11 +112,12 @@ class Parts(TypedDict, total=False):
 
 
 def check_rate(value: Numbers) -> None:
-    """Refuse a constant step that is no number >= 0."""
+    """Raise unless a constant step is a number >= 0."""
     if not is_concrete(value):
         return
     step = np.asarray(value)
     if step.dtype.kind not in "iuf" or step.ndim or not np.isfinite(step) or step < 0:
         raise ValueError(
-            f"rate must be a finite number >= 0, or a schedule such as pf.schedules.harmonic(20.0, 200.0); got {value}."
+            f"rate must be a finite number >= 0, or a schedule such as pf.schedules.harmonic(20.0, 200.0); got "
+            f"{repr(step.item()) if step.dtype.kind == 'U' else value}."
         )

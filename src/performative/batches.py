@@ -1,4 +1,4 @@
-"""How a client picks the samples of each local step."""
+"""How a client samples the batch of each local step."""
 
 from abc import abstractmethod
 from typing import Any, Generic, Protocol, runtime_checkable
@@ -22,7 +22,7 @@ Drawn = tuple[Noise, Bool[Array, "E n"] | None]
 
 @runtime_checkable
 class Table(Protocol):
-    """What the size of a batch may depend on; a population has it."""
+    """What the size of a batch may depend on; populations implement it."""
 
     @property
     def capacity(self) -> Any: ...
@@ -34,12 +34,12 @@ class Table(Protocol):
 class AbstractBatch(AbstractPart, Generic[Memory]):
     """One draw serves all E steps of a client's round: noise [E, n, ...] and a mask [E, n] or None.
 
-    `key` is new each round; `standing_key` is the client's own and stays the same throughout the run.
+    `key` is new each round; `standing_key` is the client's own and constant throughout the run.
     """
 
     def init(self) -> Memory:
         """A client's memory at the start."""
-        return None  # type: ignore[return-value]  # Memory is None where nothing is remembered
+        return None  # type: ignore[return-value]  # Memory is None if nothing is remembered
 
     @abstractmethod
     def draw(
@@ -50,20 +50,20 @@ class AbstractBatch(AbstractPart, Generic[Memory]):
 
     @abstractmethod
     def expected(self, population: Table) -> Array | float:
-        """The expected number of samples a step: a constant of the sampler, which no draw can change.
+        """The expected number of samples per step: a constant of the sampler, which no draw can change.
 
-        `population.rows` is infinite where how many there are is not known.
+        `population.rows` is infinite if unknown.
         """
 
     def largest(self, population: Table) -> int:
-        """The most samples that a step can hold."""
+        """The maximal number of samples in a step."""
         return population.capacity or 1
 
     def sampling(self, rows: int | None) -> Law | None:
-        """By which law of `performative.draws` a step draws from a table of so many rows, whatever they hold.
+        """The distribution from `performative.draws` of a step on a table of `rows` rows, whatever the data.
 
-        None where it looks at data, or that is not known. `rows` is None where their number is not known: what is told
-        must then hold for every number.
+        None if it depends on the data, or is unknown. `rows` is None if their number is unknown: the answer must then
+        hold for every number.
         """
         return None
 
@@ -72,11 +72,11 @@ class AbstractBatch(AbstractPart, Generic[Memory]):
         return memory
 
     def check(self, capacity: int | None) -> None:
-        """Refuse a client that cannot serve such a batch (capacity: its number of rows, None if unlimited)."""
+        """Raise if a client is too small for such a batch (capacity: its number of rows, None if unlimited)."""
 
 
 class AbstractSized(AbstractBatch[Memory]):
-    """n samples a step, whoever the client is."""
+    """n samples per step, the same for every client."""
 
     n: int = whole()
 
@@ -92,7 +92,7 @@ class AbstractSized(AbstractBatch[Memory]):
 
 
 class Fixed(AbstractSized[None]):
-    """n samples a step, independent of each other (with replacement where there is a table)."""
+    """n independent samples per step (with replacement if there is a table)."""
 
     references = ()
 
@@ -107,9 +107,9 @@ class Fixed(AbstractSized[None]):
 
 
 class Uniform(AbstractSized[None]):
-    """n different rows of the client's table a step, every subset equally likely.
+    """n distinct rows of the client's table per step, every subset equally likely.
 
-    Where the population has no table the samples are independent, as with `Fixed`.
+    If the population has no table the samples are independent, as with `Fixed`.
     """
 
     references = ()
@@ -120,7 +120,7 @@ class Uniform(AbstractSized[None]):
     def check(self, capacity: int | None) -> None:
         if capacity is not None and self.n > capacity:
             raise ValueError(
-                f"Uniform(n={self.n}) draws different rows, but a client has only {capacity}; use a smaller n."
+                f"Uniform(n={self.n}) draws distinct rows, but a client has only {capacity}; use a smaller n."
             )
 
     def draw(
@@ -139,7 +139,7 @@ class Uniform(AbstractSized[None]):
 
 
 class Shuffled(AbstractSized[Int[Array, ""]]):
-    """Epochs: every row once in a random order, n a step; then a new order. The last, short batch is left out.
+    """Epochs: every row once in random order, n per step; then a new order. The last, incomplete batch is dropped.
 
     The memory is the client's count of steps; the order itself is computed, not stored.
     """
@@ -203,19 +203,19 @@ class Whole(AbstractBatch[None]):
         shape, mask = (steps, len(every)), None
         if not isinstance(population.rows, int):
             here = every < population.rows
-            # Row 0 stands in the places that do not count: every table has one.
+            # Row 0, which every table has, fills masked places.
             every, mask = jnp.where(here, every, 0), jnp.broadcast_to(here, shape)
         return population.draw(key, shape, theta, jnp.broadcast_to(every, shape)), mask
 
 
 class Poisson(AbstractBatch[None]):
-    """Each row of the client's table enters a step with chance `rate`, whatever the others do.
+    """Each row of the client's table enters a step with probability `rate`, independently of the others.
 
         count ~ Binomial(rows, rate),      min(count, n_max) different rows, every set of that size equally likely
 
-    The sampling that DP-SGD's accountants mean by Poisson (Abadi et al. 2016). `n_max` is what a step costs; it may
-    exceed the rows of a client. Where more rows are drawn, a uniformly random n_max of them stay. A batch can be empty.
-    `expected` is rate * rows, also where n_max cuts some batches short.
+    The Poisson sampling of DP-SGD's accountants (Abadi et al. 2016). `n_max` is the cost of a step; it may exceed the
+    rows of a client. If more rows are drawn, a uniformly random n_max of them are kept. A batch can be empty.
+    `expected` is rate * rows, even if n_max truncates some batches.
     """
 
     references = ("abadi2016deep",)
@@ -226,10 +226,10 @@ class Poisson(AbstractBatch[None]):
     def __check_init__(self) -> None:
         check_number("Poisson", rate=self.rate)
         if is_concrete(self.rate) and not 0 < self.rate <= 1:
-            raise ValueError(f"Poisson: rate must be one chance for all rows, 0 < rate <= 1; got {self.rate}.")
+            raise ValueError(f"Poisson: rate must be one probability for all rows, 0 < rate <= 1; got {self.rate}.")
         if isinstance(self.n_max, bool) or not (isinstance(self.n_max, int) and self.n_max >= 1):
             raise ValueError(
-                f"Poisson: n_max must be a whole number >= 1, the most rows that a step can hold; got {self.n_max!r}."
+                f"Poisson: n_max must be a whole number >= 1, the maximal number of rows in a step; got {self.n_max!r}."
             )
 
     def largest(self, population: Table) -> int:
@@ -261,14 +261,15 @@ class Poisson(AbstractBatch[None]):
     def _pick(
         self, key: PRNGKeyArray, rows: Array | int, capacity: int
     ) -> tuple[Int[Array, " n_max"], Bool[Array, " n_max"]]:
-        """The rows of one batch and which places they fill. Row 0 stands in the others: every table has one."""
+        """The rows of one batch and which places they fill. Row 0, which every table has, fills the others."""
         key_picked, key_cut = jax.random.split(key)
         rows = jnp.asarray(rows, jnp.int32)
         picked, mask = bernoulli_rows(key_picked, rows, self.rate, self.n_max + 1)
         picked, full, mask = jnp.where(mask, picked, 0)[:-1], mask[-1], mask[:-1]
         if capacity <= self.n_max:
             return picked, mask
-        # More than n_max came: any n_max of them, which are any n_max rows. Rare, so computed only where it happens.
+        # More than n_max were drawn: any n_max of them, which are any n_max rows. Rare, so computed only when it
+        # happens.
         place = jnp.arange(self.n_max, dtype=jnp.int32) % jnp.maximum(rows, 1)
         instead = shuffled_positions(key_cut, place, rows, needed=full)
         return jnp.where(full, instead, picked), mask
@@ -279,13 +280,13 @@ def bernoulli_rows(
 ) -> tuple[Int[Array, " most"], Bool[Array, " most"]]:
     """The first `most` successes of `trials` independent trials, and which of these places are filled, in O(most).
 
-    By the waiting times between them. A count by jax.random.binomial in float32 is off by 6% of a probability at 1e6
-    trials.
+    Uses the waiting times between them. In float32 a count from jax.random.binomial is off by 6% of a probability at
+    1e6 trials.
     """
     chance = jnp.asarray(chance)
     u = jax.random.uniform(key, (2, most), chance.dtype, minval=jnp.finfo(chance.dtype).tiny)
     past = trials + 1
-    # A wait that does not fit is cut to `past`: the running sum then stays below 2^31.
+    # A wait that does not fit is truncated to `past`, so the running sum stays below 2^31.
     waits = geometric_waits(u, chance, past)
     ends = jax.lax.associative_scan(lambda a, b: jnp.minimum(a + b, past), waits)
     return ends - 1, ends <= trials
@@ -298,13 +299,13 @@ def geometric_waits(
 
         wait = m Q + R + 1,      Q ~ Geometric(1 - (1-c)^m),      P(R = r) ~ (1-c)^r for r < m,      m = 1 / (256 c)
 
-    Q and R are independent. A float32 uniform makes out 2^23 places: one draw of the whole wait would give single
-    trials a chance that is off by 8 % at c = 1e-6, this one by 0.07 %.
+    Q and R are independent. A float32 uniform resolves 2^23 values: a single draw of the whole wait would give
+    individual trials a probability that is off by 8 % at c = 1e-6, this one by 0.07 %.
     """
     stretch = jnp.clip(jnp.floor(1 / (256 * chance)), 1, 2.0**24)
     m = stretch.astype(jnp.int32)
-    fail = jnp.log1p(-chance)  # log of the chance of a failure; -inf where every trial succeeds
-    some = -jnp.expm1(stretch * fail)  # the chance of a success within m trials
+    fail = jnp.log1p(-chance)  # log of the probability of a failure; -inf if every trial succeeds
+    some = -jnp.expm1(stretch * fail)  # the probability of a success within m trials
     whole = jnp.minimum(jnp.floor(jnp.log(u[0]) / jnp.log1p(-some)), 2.0**30).astype(jnp.int32)
     rest = jnp.minimum(jnp.floor(jnp.log1p(-u[1] * some) / fail).astype(jnp.int32), m - 1)
     return jnp.minimum(jnp.minimum(whole, longest // m + 1) * m + rest + 1, longest)

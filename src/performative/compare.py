@@ -1,4 +1,4 @@
-"""Is one method better than another, or luckier?"""
+"""Test whether one method is better than another, or just luckier."""
 
 import dataclasses
 import itertools
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "Difference", "compare"]
 
-# Differences of which a smaller share is distinct come from a metric that counts.
+# If a smaller fraction of the differences is distinct, the metric is discrete.
 _DISTINCT = 0.95
-# All signs of so many differences are tried, beyond that as many at random.
+# All sign flips of up to this many differences are tried; beyond, as many at random.
 _FLIPS = 14
 
 
@@ -47,7 +47,7 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Paired differences. The intervals hold together at `level` (Bonferroni); the p-values are Holm's."""
+    """Paired differences. The intervals hold simultaneously at `level` (Bonferroni); the p-values are Holm's."""
 
     metric: str
     level: float
@@ -55,7 +55,7 @@ class Comparison:
     differences: list[Difference]
 
     def to_frame(self) -> "pandas.DataFrame":
-        """One row a pair."""
+        """One row per pair."""
         import pandas as pd
 
         return pd.DataFrame([{**dataclasses.asdict(d), "verdict": d.verdict} for d in self.differences])
@@ -78,12 +78,12 @@ def compare(
 ) -> Comparison:
     """Differences of final values between runs with the same seed and repeats (common random numbers).
 
-    Repeat r of one run is compared with repeat r of the other, which takes the shared noise out of the difference.
+    Repeat r of one run is compared with repeat r of the other, which removes the shared noise from the difference.
     `baseline` compares all others to one run; without it every pair is compared. With m pairs the intervals are
-    Student's at 1 - (1 - level)/m, and p-values are corrected by Holm's method. Both take differences for normal. Where
-    some are the same number (a metric that counts) they are not, and p is the chance of a mean as large if every
-    difference had either sign with probability 1/2: exact for runs that are equally good. The interval is then infinite
-    where Student's would show a difference and that test does not. Runs without randomness are compared exactly.
+    Student's at 1 - (1 - level)/m, and p-values are corrected by Holm's method. Both assume normal differences. If some
+    are equal (a discrete metric) they are not normal, and p is the probability of a mean as large if every difference
+    had either sign with probability 1/2 (a sign-flip test): exact for runs that are equally good. The interval is then
+    infinite if Student's would show a difference and that test does not. Runs without randomness are compared exactly.
     """
     if len(histories) < 2:
         raise ValueError(f"compare needs at least two histories; got {list(histories)}.")
@@ -103,10 +103,10 @@ def compare(
     values = {name: _final(name, h, metric) for name, h in histories.items()}
     for run, final in values.items():
         if not np.all(np.isfinite(final)):
-            raise ValueError(f"compare: {run!r} has no finite final {metric!r} in every repeat; leave it out.")
+            raise ValueError(f"compare: {run!r} has no finite final {metric!r} in every repeat; exclude it.")
     ends = {name: int(h.rounds[-1]) for name, h in histories.items()}
     if len(set(ends.values())) > 1:
-        raise ValueError(f"compare takes final values, so all runs must end at one round; got {ends}.")
+        raise ValueError(f"compare uses final values, so all runs must end at the same round; got {ends}.")
     pairs = list(itertools.combinations(values, 2))
     if baseline is not None:
         pairs = [(name, baseline) for name in values if name != baseline]
@@ -119,7 +119,7 @@ def compare(
 
 
 def paired(values: Mapping[str, np.ndarray], pair: tuple[str, str], chance: float, random: set[str]) -> Difference:
-    """One paired difference: Student's interval, which misses the truth with this chance, and its own p-value."""
+    """One paired difference: Student's interval, which misses the truth with this probability, and its own p-value."""
     from scipy import stats
 
     first, second = pair
@@ -138,14 +138,16 @@ def paired(values: Mapping[str, np.ndarray], pair: tuple[str, str], chance: floa
 
 
 def flipped(gap: np.ndarray) -> float:
-    """The chance of a mean as large, up or down, if every difference had either sign with probability 1/2."""
+    """The two-sided probability of a mean as large if every difference had either sign with probability 1/2."""
     moved = np.abs(gap[gap != 0])
     if len(moved) <= _FLIPS:
         signs = 1.0 - 2.0 * (np.arange(1 << len(moved))[:, None] >> np.arange(len(moved)) & 1)
         return float(np.mean(np.abs(signs @ moved) >= abs(gap.sum()) * (1 - 1e-12)))
     signs = 1.0 - 2.0 * np.random.default_rng(0).integers(0, 2, (1 << _FLIPS, len(moved)))
     as_large = np.sum(np.abs(signs @ moved) >= abs(gap.sum()) * (1 - 1e-12))
-    return float(as_large + 1) / ((1 << _FLIPS) + 1)  # what was seen counts as one of them: the test stays exact
+    return float(as_large + 1) / (
+        (1 << _FLIPS) + 1
+    )  # the observed value counts as one of them, so the test stays exact
 
 
 def is_random(history: History) -> bool:
@@ -161,7 +163,7 @@ def _final(name: str, history: History, metric: Measure) -> np.ndarray:
     final = np.asarray(as_numbers(metric(history) if callable(metric) else history[metric][:, -1]))
     if final.shape != (history.repeats,) or final.dtype.kind != "f":
         raise ValueError(
-            f"compare: metric must give one number a repeat, [{history.repeats}]; got shape {final.shape}."
+            f"compare: metric must return one number per repeat, [{history.repeats}]; got shape {final.shape}."
         )
     return final
 

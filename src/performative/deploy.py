@@ -17,26 +17,26 @@ from performative.types import Numbers, Theta, as_array, as_whole, number, whole
 
 __all__ = ["Deployment", "Every", "Explore", "Growing", "Late"]
 
-# Deployments of `Growing` that are worked out ahead: at power 1/2 enough for thirty million rounds.
+# Deployments of `Growing` that are computed in advance: at power 1/2 enough for thirty million rounds.
 _MOST = 1 << 17
 
 
 class Explore(AbstractPart):
-    """Show the world models beside the global one, a deployment a round, to learn how it answers.
+    """Deploy perturbations of the global model, one per round, to learn how the world reacts.
 
         deployed_t = theta_t + radius u_s,          and with `pairs` theta_t + radius u_s, then theta_t - radius u_s
 
-    u_s has length 1. The global model is not moved by it. Directions depend on the round alone, so that all clients,
-    and all repeats of a run, have the same; they are projected onto the problem's domain. Methods that learn from what
-    was deployed need it (`ZerothOrder`, `PlugIn`); with others it costs some noise, and tells audits more.
+    u_s has length 1. The global model itself does not move. Directions depend only on the round, so all clients, and
+    all repeats of a run, share them; deployed models are projected onto the problem's domain. Methods that learn from
+    deployments need it (`ZerothOrder`, `PlugIn`); for others it adds some noise, and makes audits more informative.
 
     Args:
-        radius: how far away
+        radius: size of the perturbation
         pairs: whether each direction is tried both ways, in two rounds
-        directions: "sphere", drawn anew each time, or "axes" in turn; without pairs the model itself goes before the
-            first axis, so that d + 1 rounds tell a linear reaction
-        rounds: how many rounds it lasts, after which nothing else is deployed; None for ever
-        seed: of the directions
+        directions: "sphere", drawn each time, or "axes" in turn; without pairs the model itself comes before the first
+            axis, so d + 1 rounds identify a linear reaction
+        rounds: number of rounds of exploration, after which nothing else is deployed; None for no limit
+        seed: random seed of the directions
 
     Example:
 
@@ -86,12 +86,12 @@ class Explore(AbstractPart):
 
 
 class Deployment(AbstractPart):
-    """A rule for the model that clients' data react to.
+    """A rule for which model clients' data react to.
 
     `each_step`: every local model is deployed as soon as it exists (greedy; what the papers analyze).
     Otherwise the global model is deployed every `period` rounds, `lag` rounds late; 0 means never after the start.
-    With `grows` = (first, power) intervals grow, and `period` says only that they are not single rounds; with `explore`
-    other models are deployed beside it.
+    With `grows` = (first, power) intervals grow, and `period` only means that they are longer than one round; with
+    `explore` other models are deployed around it.
     """
 
     references = ()
@@ -105,7 +105,7 @@ class Deployment(AbstractPart):
 
     @property
     def is_regular(self) -> bool:
-        """Whether it is the global model that is deployed, after equal numbers of rounds."""
+        """Whether the global model is deployed at regular intervals."""
         return self.grows is None and self.explore is None
 
     @classmethod
@@ -143,7 +143,7 @@ class Every(AbstractPart):
 
 
 def _as_float(value: Any) -> Any:
-    """A number that chooses code, as Python's; the rest is left to the checks."""
+    """A static number as a Python float; anything else is left to the checks."""
     array = as_array(value)
     return float(array) if array.ndim == 0 and array.dtype.kind in "uif" else value
 
@@ -153,9 +153,9 @@ class Growing(AbstractPart):
 
         n_j = ceil(first j^power),      j = 1, 2, ...
 
-    Between deployments training goes on under the data of the last one, so that models come ever closer to what
-    retraining to the minimum would deploy, with far fewer deployments: about R^(1/(1+power)) in R rounds.
-    Mendler-Duenner et al. 2020, Theorem 3.6 and Section 3.2. It deploys 131,072 times at most.
+    Between deployments training continues on the data of the last one, so models approach those of exact retraining,
+    with far fewer deployments: about R^(1/(1+power)) in R rounds. Mendler-Duenner et al. 2020, Theorem 3.6 and Section
+    3.2. It deploys at most 131,072 times.
 
     Args:
         first: the first interval, in rounds
@@ -188,7 +188,7 @@ def growing_times(first: int, power: float) -> np.ndarray:
 
 
 class Late(AbstractPart):
-    """The global model reaches the world so many rounds late: people respond to theta_{t - rounds}.
+    """The global model is deployed with a delay: people respond to theta_{t - rounds}.
 
     Until then they respond to the first model.
     """

@@ -1,4 +1,4 @@
-"""Where theta may be. A model is projected after each local step and after each server move."""
+"""Constraint sets for theta. A model is projected after each local step and after each server move."""
 
 import dataclasses
 from abc import abstractmethod
@@ -21,7 +21,7 @@ class AbstractDomain(AbstractPart):
         """The nearest point of the set."""
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Refuse a theta of this shape where the set is of another; asked of every leaf of theta."""
+        """Raise if the set has another shape than theta; called for every leaf of theta."""
 
     def __str__(self) -> str:
         """With its numbers, unlike the `repr` of an equinox module."""
@@ -39,11 +39,11 @@ def _brief(value: object) -> str:
 
 
 def _check_bounds(owner: str, **bounds: ArrayLike) -> None:
-    """Refuse what is no number; infinity is one here."""
+    """Raise unless the bounds are numbers; infinity is allowed."""
     for name, value in bounds.items():
         kind = None if value is None else np.asarray(value).dtype.kind if is_concrete(value) else "f"
         if kind not in ("b", "u", "i", "f"):
-            raise ValueError(f"{owner}: {name} must hold numbers (np.inf for no bound); got {value!r}.")
+            raise ValueError(f"{owner}: {name} must contain numbers (np.inf for no bound); got {value!r}.")
 
 
 class Box(AbstractDomain):
@@ -58,7 +58,7 @@ class Box(AbstractDomain):
         _check_bounds("Box", lo=self.lo, hi=self.hi)
         shapes = {np.shape(value) for value in (self.lo, self.hi) if np.ndim(value)}
         if len(shapes) > 1:
-            raise ValueError(f"Box: lo and hi need one shape; got {np.shape(self.lo)} and {np.shape(self.hi)}.")
+            raise ValueError(f"Box: lo and hi need the same shape; got {np.shape(self.lo)} and {np.shape(self.hi)}.")
         if is_concrete((self.lo, self.hi)) and not np.all(np.asarray(self.lo) <= np.asarray(self.hi)):
             raise ValueError(f"Box needs lo <= hi; got lo={self.lo}, hi={self.hi}.")
 

@@ -1,6 +1,6 @@
-"""By which law rows of a table, or clients, are drawn for a step: what accountants and attackers need to know.
+"""Sampling distributions of table rows, or clients, in a step: what accountants and attackers need to know.
 
-A batch, or a participation scheme, says by which of these it draws (`sampling`); nothing here draws.
+A batch, or a participation scheme, declares which of these it uses (`sampling`); nothing here draws.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ __all__ = ["Epochs", "Everyone", "PoissonSampling", "WithReplacement", "WithoutR
 
 ADD_OR_REMOVE = "add_or_remove_one"
 REPLACE = "replace_one"
-# Chances of a count that no attack could see.
+# Probabilities of a count below this are invisible to any attack.
 NEGLIGIBLE = 1e-12
 
 
@@ -22,10 +22,10 @@ def is_whole(value: object) -> bool:
 
 
 class Law:
-    """What all laws tell, with what holds for most.
+    """What all sampling distributions declare, with common defaults.
 
     neighbors:    the relation that an accountant takes: one unit is replaced, or added or removed
-    fixed_size:    whether every step holds as many units
+    fixed_size:    whether every step has the same number of units
     """
 
     neighbors = REPLACE
@@ -33,17 +33,17 @@ class Law:
 
     @property
     def times(self) -> int:
-        """The most times that one unit can be in a step."""
+        """The maximal number of times that one unit can be in a step."""
         return 1
 
     def chances(self) -> np.ndarray | None:
-        """P(one given unit is drawn k times in a step), k = 0, 1, ...; None where steps are not alike."""
+        """P(one given unit is drawn k times in a step), k = 0, 1, ...; None if steps are not alike."""
         return None
 
 
 @dataclasses.dataclass(frozen=True)
 class Everyone(Law):
-    """Every unit is in every release. One is replaced: the sum swings by two clips, so half the multiplier counts."""
+    """Every unit is in every release. One is replaced: the sum changes by two clips, so half the multiplier counts."""
 
     def chances(self) -> np.ndarray | None:
         return np.asarray([0.0, 1.0])
@@ -51,10 +51,10 @@ class Everyone(Law):
 
 @dataclasses.dataclass(frozen=True)
 class PoissonSampling(Law):
-    """Each unit joins with probability `rate`, on its own. One unit is added or removed: a swing of one clip.
+    """Each unit joins independently with probability `rate`. One unit is added or removed: a change of one clip.
 
     With `rows` and `most`, at most `most` of them are kept, drawn at random; `rows` counts the larger of the two
-    neighbors. A unit can then push another out, which the library bounds by a swing of two clips each way.
+    neighbors. A unit can then displace another, which the library bounds by a change of two clips each way.
     """
 
     rate: Unchecked[float]
@@ -83,7 +83,7 @@ class PoissonSampling(Law):
 
 @dataclasses.dataclass(frozen=True)
 class WithoutReplacement(Law):
-    """`n` of `rows` units, drawn uniformly without replacement. One unit is replaced: a swing of two clips.
+    """`n` of `rows` units, drawn uniformly without replacement. One unit is replaced: a change of two clips.
 
     With P = N(2, z^2), Q = N(0, z^2) and q = n / rows one release is dominated by
 
@@ -108,7 +108,7 @@ class WithoutReplacement(Law):
 
 @dataclasses.dataclass(frozen=True)
 class WithReplacement(Law):
-    """`n` independent draws from `rows` units, each as likely as any other; `rows` is None where it is not known."""
+    """`n` independent draws from `rows` units, equally likely; `rows` is None if unknown."""
 
     n: Unchecked[int]
     rows: Unchecked[int | None]
@@ -128,7 +128,7 @@ class WithReplacement(Law):
 
 @dataclasses.dataclass(frozen=True)
 class Epochs(Law):
-    """Every unit once in an epoch of rows // n steps, in an order that is drawn anew; the rest is left out."""
+    """Every unit once in an epoch of rows // n steps, in a new random order; the rest is dropped."""
 
     n: Unchecked[int]
     rows: Unchecked[int]

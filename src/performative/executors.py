@@ -1,6 +1,6 @@
-"""How the clients of a round are run: all at once, those that take part, one by one, or over several devices.
+"""How the clients of a round are run: all at once, only participants, one at a time, or over several devices.
 
-One of your own is a subclass of `AbstractExecutor`; what else stands here is what it works with.
+A custom executor is a subclass of `AbstractExecutor`; the other names here are what it works with.
 """
 
 from performative._engine.client import client_round, init_client

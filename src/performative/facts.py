@@ -1,9 +1,9 @@
-"""What parts say about themselves, for those who must not guess.
+"""What parts declare about themselves, so analyses need not guess.
 
-A fact is a field, property or method of a part that others rely on: what it rests on, how it draws, what bounds one
-person's influence. The base class of each slot has it with a default that promises nothing, and analyses read facts,
-never types. For a promise a fact counts only where the part's *own* class declares it: a subclass may override
-anything, so it inherits none. What a class outside of this package declares is its author's word, and listed as such.
+A fact is a field, property or method of a part that others rely on: what it cites, how it draws, what bounds one
+person's influence. The base class of each slot has a default that promises nothing, and analyses read facts, never
+types. For a guarantee a fact counts only if the part's *own* class declares it: a subclass may override anything, so it
+inherits none. What a class outside this package declares is its author's claim, and listed as such.
 """
 
 import contextlib
@@ -28,15 +28,14 @@ _relied: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar("reli
 
 
 class AbstractPart(eqx.Module):
-    """What every part may say.
+    """What every part may declare.
 
     Args:
         references: keys of `performative.papers.citations.bibliography`, or whole BibTeX entries, for `pf.cite`; ()
-            says that nothing needs to be cited
-        ignores_data: whether all that it does looks at nobody's data: nothing but what its slot hands to it. That is,
-            for participation and what it holds, no losses and updates; for a channel the update, for an aggregator what
-            arrived, for deployment the models
-        is_plain: whether it does what its slot does without it: the mean gradient, the mean of updates, no change
+            means that nothing needs to be cited
+        ignores_data: whether it reads nobody's data beyond what its slot receives: for participation and its parts, no
+            losses or updates; for a channel the update, for an aggregator the uploads, for deployment the models
+        is_plain: whether it is the slot's default behavior: the mean gradient, the mean of updates, no change
     """
 
     references: ClassVar[tuple[str, ...]] = ()
@@ -52,12 +51,12 @@ class AbstractPart(eqx.Module):
 
     @classmethod
     def more_references(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
-        """What values of its fields add to `references`; they may come from a description that was stored."""
+        """Further `references` that depend on field values, which may come from a stored description."""
         return ()
 
 
 class Uncertified(Exception):
-    """Why nothing can be promised. A fact may raise it, in order to give the reason."""
+    """Why nothing can be guaranteed. A fact may raise it to give the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,9 +64,9 @@ class Bound:
     """What limits one person's, or one client's, influence on a sum, and the noise on that sum.
 
     Attributes:
-        clip: the largest norm of what one adds each time that it is in the sum
-        noise_multiplier: standard deviation of the noise on the whole sum, over the clip
-        memory_clip: the largest norm of what a memory adds to the mean in later steps, None where nothing is replayed
+        clip: the largest norm of one's contribution each time it is in the sum
+        noise_multiplier: standard deviation of the noise on the whole sum, divided by the clip
+        memory_clip: the largest norm that a memory adds to the mean in later steps, None if nothing is replayed
         owner: the name of the part that clips, for messages
     """
 
@@ -78,7 +77,7 @@ class Bound:
 
 
 def one_number(value: ArrayLike, name: str) -> float:
-    """A fact as a number; a promise is for one value, not for several."""
+    """A fact as a number; a guarantee is for one value, not for several."""
     array = np.asarray(value, float)
     if array.ndim:
         raise Uncertified(f"{name} varies; a guarantee is for one value")
@@ -86,10 +85,10 @@ def one_number(value: ArrayLike, name: str) -> float:
 
 
 def declared(part: object, fact: str, *arguments: object) -> Any:
-    """What the part's own class declares of `fact`, None where it declares nothing.
+    """The value of `fact` that the part's own class declares, None if it declares nothing.
 
-    A method is called with `arguments`. A function (a loss) declares by its attributes. Within `relying()` it is noted
-    where this is the word of somebody else.
+    A method is called with `arguments`. A function (a loss) declares facts by its attributes. Within `relying()`,
+    claims from outside this package are recorded.
     """
     kind = part if isinstance(part, types.FunctionType) else type(part)
     if fact not in vars(kind):
@@ -106,7 +105,7 @@ def declared(part: object, fact: str, *arguments: object) -> Any:
 
 @contextlib.contextmanager
 def relying() -> Iterator[list[str]]:
-    """Collects "module.Part: fact" for every fact that is read inside and is not our own word."""
+    """Collect "module.Part: fact" for every fact read inside that this package does not declare itself."""
     before, heard = _relied.get(), list[str]()
     token = _relied.set(heard)
     try:
@@ -118,7 +117,7 @@ def relying() -> Iterator[list[str]]:
 
 
 def is_ours(kind: Any) -> bool:
-    """Whether a class or function is defined in this package: by its name, and found there under it."""
+    """Whether a class or function is defined in this package, and found there under its name."""
     module = getattr(kind, "__module__", None) or ""
     if module.split(".")[0] != __name__.split(".")[0]:
         return False
@@ -129,7 +128,7 @@ def is_ours(kind: Any) -> bool:
 
 
 def said(part: object, fact: str, *arguments: object) -> Any:
-    """What a part tells by a method, be it its base class's word: good for a hint or an attack, for no promise."""
+    """What a part declares by a method, possibly inherited: good for a hint or an attack, not for a guarantee."""
     try:
         return getattr(part, fact)(*arguments)
     except Uncertified:
@@ -137,15 +136,15 @@ def said(part: object, fact: str, *arguments: object) -> Any:
 
 
 def said_bound(part: eqx.Module) -> Bound | None:
-    """The outermost `bound` that a part tells, or one of its slot that it holds."""
+    """The outermost `bound` declared by a part or by the parts inside it."""
     found = (said(one, "bound") for one in chain(part) if hasattr(one, "bound"))
     return next((bound for bound in found if bound is not None), None)
 
 
 def chain(part: Any, kind: type = AbstractPart) -> list[Any]:
-    """The part and all that it holds in its fields, in tuples and lists too; the outermost first.
+    """The part and all parts in its fields, including tuples and lists; outermost first.
 
-    Only those of `kind`: parts, unless it says otherwise (the base class of a slot, or `object` for every record).
+    Only those of `kind`: parts by default (or the base class of a slot, or `object` for every record).
     """
     found = [part] if isinstance(part, kind) else []
     values = [getattr(part, field.name, None) for field in dataclasses.fields(part)]
@@ -157,7 +156,7 @@ def chain(part: Any, kind: type = AbstractPart) -> list[Any]:
 
 
 def cites(*references: str) -> Callable[[F], F]:
-    """`references` for what is no part: @cites("perdomo2020performative") above a function."""
+    """`references` for anything but a part: @cites("perdomo2020performative") above a function."""
     return states(references=references)
 
 

@@ -1,6 +1,6 @@
-"""What a client takes the law of its data to be: p(z; f), with f the part of it that moves with the model.
+"""A client's parametric model of its data: p(z; f), where f is the part that moves with the model.
 
-An estimator that learns the reaction fits f to each batch and watches how it follows theta. A family says how f is
+An estimator that learns the reaction fits f to each batch and tracks how it follows theta. A family defines how f is
 fitted, how the log-density changes with f (`score`), and how a sample moves with f (`displace`).
 """
 
@@ -24,7 +24,7 @@ class AbstractFamily(AbstractPart):
 
     @abstractmethod
     def fit(self, batch: Batch) -> Float[Array, " m"]:
-        """f-hat, the estimate of f from a batch; NaN for entries that the batch says nothing of."""
+        """f-hat, the estimate of f from a batch; NaN for entries that the batch does not determine."""
 
     @abstractmethod
     def score(self, batch: Batch, f: Float[Array, " m"]) -> Float[Array, "n m"]:
@@ -40,7 +40,7 @@ def _check_scale(owner: str, name: str, value: Numbers | None) -> None:
         return
     check_finite(owner, **{name: value})
     if np.ndim(value) > 1 or 0 in np.shape(value):
-        raise ValueError(f"{owner}: {name} must be one number, or one a coordinate; got shape {np.shape(value)}.")
+        raise ValueError(f"{owner}: {name} must be one number, or one per coordinate; got shape {np.shape(value)}.")
     if is_concrete(value) and np.any(np.asarray(value) <= 0):
         raise ValueError(f"{owner}: {name} is a standard deviation and must be positive; got {value}.")
 
@@ -52,16 +52,16 @@ def _normal_score(
     scale: Numbers | None,
     mask: Bool[Array, " n"] | None,
 ) -> Float[Array, "n m"]:
-    """(z - mean) / scale^2, the variance taken from the rows that count where `scale` is None.
+    """(z - mean) / scale^2, with the variance of the unmasked rows if `scale` is None.
 
-    A column that does not vary, such as an intercept, says nothing: its score is 0.
+    A constant column, such as an intercept, is uninformative: its score is 0.
     """
     away = rows - mean
     if scale is not None:
         if jnp.shape(scale) not in ((), mean.shape):
             raise ValueError(
-                f"{name} has shape {jnp.shape(scale)}, but there are {mean.shape[0]} coordinates; give one number, or "
-                "one a coordinate."
+                f"{name} has shape {jnp.shape(scale)}, but there are {mean.shape[0]} coordinates; give one number, "
+                "or one per coordinate."
             )
         return away / jnp.square(scale)
     variance = masked_mean(jnp.square(away), mask)
@@ -78,7 +78,7 @@ def _rows(z: PyTree, owner: str) -> Float[Array, "n m"]:
 
 
 def _pair(z: PyTree, owner: str) -> tuple[Array, Any]:
-    """Features [n, d] and labels [n] of samples z = (x, y), or slopes; whole numbers have none."""
+    """Features [n, d] and labels [n] of samples z = (x, y), or slopes; integers have none."""
     if not (isinstance(z, tuple) and len(z) == 2):
         raise ValueError(f"{owner} needs samples (x, y); this population's have another structure.")
     x, y = z
@@ -86,12 +86,12 @@ def _pair(z: PyTree, owner: str) -> tuple[Array, Any]:
 
 
 class Location(AbstractFamily):
-    """A normal law whose mean moves and whose spread stays.
+    """A normal distribution whose mean moves and whose variance does not.
 
         p(z; f) = N(f, diag(scale^2)),      f-hat = mean of z,      dz/df = 1
 
-    `scale` is the standard deviation; None takes it from the batch. After trimming the batch's own is the right one:
-    a known scale would be too large for what is left.
+    `scale` is the standard deviation; None estimates it from the batch. After trimming, the batch's own is the right
+    one: a known scale would be too large.
     """
 
     references = ()
@@ -112,11 +112,11 @@ class Location(AbstractFamily):
 
 
 class ClassLocation(AbstractFamily):
-    """Features of each class are normal with a mean that moves; how many are of each class stays.
+    """Features of each class are normal with a mean that moves; class proportions do not change.
 
         x | y = k ~ N(f_k, diag(scale_k^2)),      f-hat_k = mean of x over class k
 
-    For samples (x, y) with y = 0, 1, ...; f holds the means of all classes one after the other.
+    For samples (x, y) with y = 0, 1, ...; f concatenates the means of all classes.
     """
 
     references = ()
@@ -159,11 +159,11 @@ class ClassLocation(AbstractFamily):
 
 
 class Slope(AbstractFamily):
-    """A linear law of y given x whose coefficients move.
+    """A linear model of y given x whose coefficients move.
 
         y | x ~ N(f . x, noise^2),      f-hat = least squares without intercept,      dy/df = x
 
-    `noise` is the standard deviation; None takes it from the residuals.
+    `noise` is the standard deviation; None estimates it from the residuals.
     """
 
     references = ()
@@ -179,7 +179,7 @@ class Slope(AbstractFamily):
         cross = masked_mean(x * y[:, None], batch.mask)
         if x.shape[1] == 1:
             return cross / jnp.maximum(gram[0], jnp.finfo(x.dtype).tiny)
-        # A whiff of ridge keeps the solve finite where too few samples are left.
+        # A tiny ridge keeps the solve finite if too few samples are left.
         floor = 10 * jnp.finfo(x.dtype).eps * jnp.trace(gram) + jnp.finfo(x.dtype).tiny
         return jnp.linalg.solve(gram + floor * jnp.eye(x.shape[1], dtype=x.dtype), cross)
 
@@ -194,12 +194,12 @@ class Slope(AbstractFamily):
 
 
 class Proportions(AbstractFamily):
-    """Groups whose shares move while each group's own data stay.
+    """Groups whose shares move while the data within each group do not.
 
         p(z, k; f) = f_k p_k(z),      f-hat_k = share of group k in the batch,      d log p / d f_k = 1{group = k} / f_k
 
-    The population says which group a sample comes from. There is no pathwise form: a share moves who is sampled, not
-    what the sample is.
+    The population identifies the group of each sample. There is no pathwise form: shares change who is sampled, not the
+    samples.
     """
 
     references = ()
@@ -219,7 +219,7 @@ class Proportions(AbstractFamily):
 
     def score(self, batch: Batch, f: Array) -> Array:
         member = self._members(batch)
-        least = 0.5 / len(member)  # less than one sample: such a group has no score to give
+        least = 0.5 / len(member)  # less than one sample: such a group has no score
         return jnp.where(member, 1 / jnp.maximum(f, least), 0)
 
     def displace(self, batch: Batch, slope: PyTree) -> Array:

@@ -1,10 +1,10 @@
-"""What an analysis found, as data: a code, how grave it is, and the facts. Words are made of it in one place.
+"""The findings of an analysis, as data: a code, a severity, and the facts. They become text in one place.
 
     Finding("verdict.on-the-edge", "caution", {"factor": 1.0})       an analysis says this,
     Words({"verdict.on-the-edge": "The factor is {factor:.3g}."})    and this is how people read it
 
-A code is a group and a name. A sentence rests on the facts of its finding alone, so that a list of findings can be
-stored, sent as JSON and told later, or in another language.
+A code is a group and a name. A sentence depends only on the facts of its finding, so a list of findings can be stored,
+sent as JSON and rendered later, or in another language.
 """
 
 import inspect
@@ -27,12 +27,12 @@ Sentence = str | Callable[..., str]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found.
+    """One finding.
 
     Attributes:
-        code: `group.name`, by which `Words` has its sentence.
-        severity: "info"; "caution": the answer holds with a limit; "warning": it must not be overlooked; "error".
-        data: The facts, as JSON holds them but for numbers that are not finite.
+        code: `group.name`, the key of its sentence in `Words`.
+        severity: "info"; "caution": the answer holds with a limitation; "warning": it must not be ignored; "error".
+        data: The facts, JSON-compatible except for non-finite numbers.
     """
 
     code: str
@@ -41,7 +41,7 @@ class Finding:
 
 
 def part(findings: Iterable[Finding], group: str, **facts: Any) -> list[Finding]:
-    """The findings of a group, of those only whose data hold `facts`."""
+    """The findings of a group whose data match `facts`."""
     return [
         one
         for one in findings
@@ -54,7 +54,7 @@ class Words(string.Formatter):
 
     Args:
         by_code: The sentence of each code.
-        formats: Further words after the colon of a hole: `{p_value:chance}` calls `chance(p_value)`.
+        formats: Custom format specifiers of a placeholder: `{p_value:chance}` calls `chance(p_value)`.
     """
 
     def __init__(self, by_code: Mapping[str, Sentence], **formats: Callable[[Any], str]):
@@ -69,11 +69,11 @@ class Words(string.Formatter):
         return self.vformat(sentence, (), finding.data) if isinstance(sentence, str) else sentence(**finding.data)
 
     def tell(self, findings: Iterable[Finding]) -> str:
-        """All of them, one sentence after the other."""
+        """All findings as consecutive sentences."""
         return " ".join(text for one in findings if (text := self.say(one)))
 
     def to_json(self, findings: Iterable[Finding]) -> list[dict[str, Any]]:
-        """As `schema` has it: the facts, and beside them the words."""
+        """The facts with their text, as described by `schema`."""
         return [
             {"code": one.code, "severity": one.severity, "data": plain(dict(one.data)), "text": self.say(one)}
             for one in findings
@@ -88,7 +88,7 @@ class Words(string.Formatter):
         return sorted(one.name for one in parameters if one.kind is not one.VAR_KEYWORD)
 
     def schema(self) -> dict[str, Any]:
-        """JSON Schema of what `to_json` returns: which codes there are, and which facts each brings."""
+        """JSON Schema of what `to_json` returns: the codes, and the facts that each requires."""
         kinds = [
             {"properties": {"code": {"const": code}, "data": {"required": self.facts(code)}}} for code in self.sentences
         ]
@@ -108,15 +108,15 @@ class Words(string.Formatter):
 
 
 class Plain:
-    """A record that JSON has field by field."""
+    """A record that is converted to JSON field by field."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it for strict JSON: None for what is not a finite number."""
+        """All fields for strict JSON: None for non-finite numbers."""
         return {name: plain(value) for name, value in vars(self).items()}
 
 
 def plain(value: Any) -> Any:
-    """Numbers, text, lists and dictionaries only; None for what is not a finite number."""
+    """Only numbers, text, lists and dictionaries; None for non-finite numbers."""
     if isinstance(value, Plain):
         return value.to_dict()
     if value is None or isinstance(value, (bool, str, int)):

@@ -23,26 +23,28 @@ __all__ = ["Game"]
 
 
 class Game(eqx.Module):
-    """Players who each train a model of their own, on data that react to all of them.
+    """Players who each train their own model, on data that react to all of them.
 
         player g:   min over theta_g of  f_g(theta_g; theta) = sum_{i of g} w_i E_{Z ~ D_i(theta)} l(theta_g; Z),
         theta = (theta_1, ..., theta_G),   w_i = p_i / (sum of p over the clients of g)
 
     A player is one client, or a federation of several that share its model. `pf.run(game, algorithm, rounds)` lets all
-    play the same algorithm; `history.theta` then has an axis of players, [repeats, records, players, ...].
-    `pf.stable_point`, `pf.nash_point` and `pf.social_point` solve it, `pf.play_outlook` says whether play settles.
+    players use the same algorithm; `history.theta` then has an axis of players, [repeats, records, players, ...].
+    `pf.stable_point`, `pf.nash_point` and `pf.social_point` solve it; `pf.play_outlook` predicts whether play
+    converges.
 
     Args:
-        problems: one problem with all clients, or a list with one a player: of one loss, domain and kind of population
+        problems: one problem with all clients, or a list with one per player: with the same loss, domain and kind of
+            population
         players: the player 0, 1, ... of each client of the one problem; None makes every client a player
-        play: "simultaneous": all in every round; "alternating": `movers` players after another; "random": as many
-            drawn anew in each round (asynchronous play). Who does not move stays deployed
-        movers: players that move in a round of alternating or random play
-        start: models that the players begin with, theta with an axis of players before; None where all begin with the
-            `theta` of the run
+        play: "simultaneous": all move in every round; "alternating": `movers` players in turn; "random": as many, drawn
+            in each round (asynchronous play). The models of the others stay deployed
+        movers: number of players that move in a round of alternating or random play
+        start: initial models of the players, theta with a leading axis of players; None if all start from the `theta`
+            of the run
 
-    People whose data depend on others' models are a population that reads them: `pf.populations.Market`, or a
-    `Mixture` by `shares.Logit`. Narang et al. 2023.
+    If data depend on other players' models, use a population that reads them: `pf.populations.Market`, or a `Mixture`
+    by `shares.Logit`. Narang et al. 2023.
     """
 
     problem: Problem
@@ -78,7 +80,7 @@ class Game(eqx.Module):
             )
         if made_for is not None and made_for != self.count:
             name = type(self.problem.population).__name__
-            raise ValueError(f"Game: {name} is made for {made_for} players, but the game has {self.count}.")
+            raise ValueError(f"Game: {name} is for {made_for} players, but the game has {self.count}.")
         if not is_one_of(self.play, "simultaneous", "alternating", "random"):
             raise ValueError(f'Game: play must be "simultaneous", "alternating" or "random"; got {self.play!r}.')
         check_counts(movers=self.movers)
@@ -87,20 +89,22 @@ class Game(eqx.Module):
         self._check_start()
         if np.any(self.totals <= 0):
             raise ValueError(
-                f"Game: the clients of player {int(np.argmin(self.totals))} weigh 0 together; give them weight."
+                f"Game: the clients of player {int(np.argmin(self.totals))} have total weight 0; give them weight."
             )
 
     def _check_start(self) -> None:
         for leaf in jax.tree.leaves(self.start):
             check_finite("Game", start=leaf)
             if np.shape(leaf)[:1] != (self.count,):
-                raise ValueError(f"Game: start must lead with the {self.count} players; got shape {np.shape(leaf)}.")
+                raise ValueError(
+                    f"Game: start must have a leading axis of {self.count} players; got shape {np.shape(leaf)}."
+                )
         domain = self.problem.domain
         if self.start is None or domain is None:
             return
         inside = jax.vmap(domain.project)(jax.tree.map(jnp.asarray, self.start))
         if not all(map(np.allclose, jax.tree.leaves(inside), jax.tree.leaves(self.start))):
-            raise ValueError(f"Game: start must lie inside of the domain {domain} for every player.")
+            raise ValueError(f"Game: start must lie inside the domain {domain} for every player.")
 
     @property
     def count(self) -> int:
@@ -123,12 +127,12 @@ class Game(eqx.Module):
         return np.asarray(self.problem.client_weights, np.float64) / self.totals[self.players]
 
     def as_run(self, algorithm: Algorithm, theta: Theta = None) -> tuple[Problem, Algorithm, Theta]:
-        """The problem, the algorithm and the start that `pf.run` is to run."""
+        """The problem, the algorithm and the start for `pf.run`."""
         played = self.played_by(algorithm)
         if self.start is None:
             return self.problem, played, theta
         if theta is not None:
-            raise ValueError("theta beside Game(start=...): the game says where its players begin; leave theta out.")
+            raise ValueError("theta with Game(start=...): the game sets where its players start; leave theta out.")
         sharing = played.sharing
         if not isinstance(sharing, Groups):
             raise ValueError(f"sharing={type(sharing).__name__} with Game(start=...): leave sharing out.")
@@ -147,7 +151,8 @@ class Game(eqx.Module):
         if not sharing.is_one and not (isinstance(sharing, PerClient) and alone):
             also = ", or pf.sharing.PerClient() for models that stay with their clients" if alone else ""
             raise ValueError(
-                f"sharing={type(sharing).__name__} in a game: players are who shares a model; leave sharing out{also}."
+                f"sharing={type(sharing).__name__} in a game: the clients of a player share a model; leave sharing "
+                f"out{also}."
             )
         chosen: AbstractSharing = Groups(self.players) if sharing.is_one else sharing
         return dataclasses.replace(algorithm, sharing=chosen, participation=self._turns(algorithm, chosen, alone))
@@ -157,34 +162,36 @@ class Game(eqx.Module):
         if self.play == "simultaneous":
             if alone and not given.is_full and isinstance(sharing, Groups):
                 raise ValueError(
-                    f"participation={type(given).__name__} in a game of one client a player: it makes up for absent "
-                    'clients by longer steps of the others. Give pf.Game(..., play="random", movers=k).'
+                    f"participation={type(given).__name__} in a game of one client per player: it compensates for "
+                    'absent clients by larger steps of the others. Use pf.Game(..., play="random", movers=k).'
                 )
             return given
         if not given.is_full or given.local_steps(algorithm.local_steps) != algorithm.local_steps:
             raise ValueError(
-                f"participation={type(given).__name__} with play={self.play!r}: the game says who takes part; leave "
+                f"participation={type(given).__name__} with play={self.play!r}: the game sets who takes part; leave "
                 'participation out, or give play="simultaneous".'
             )
         return Turns(self.players, self.movers, random=self.play == "random")
 
 
 def _joined(problems: Any, players: object) -> tuple[Problem, np.ndarray]:
-    """One problem of all players' clients, and whose each of them is."""
+    """One problem with all players' clients, and the player of each client."""
     listed = isinstance(problems, (list, tuple)) and len(problems) > 0
     if not listed or not all(isinstance(one, Problem) for one in problems):
         raise ValueError(f"Game: problems must be a pf.Problem, or a list with one for each player; got {problems!r}.")
     if players is not None:
-        raise ValueError("Game: a list holds one problem a player; leave players out, or give one problem.")
+        raise ValueError("Game: a list contains one problem per player; leave players out, or give one problem.")
     first = problems[0]
     for name in ("loss", "domain"):
         for g, one in enumerate(problems):
             if not _equal(getattr(one, name), getattr(first, name)):
-                raise ValueError(f"Game: players need one {name}; that of problems[{g}] differs from problems[0]'s.")
+                raise ValueError(
+                    f"Game: players need the same {name}; that of problems[{g}] differs from problems[0]'s."
+                )
     try:
         population = join_clients([one.population for one in problems])
     except ValueError as error:
-        raise ValueError(f"Game: the players' populations must be of one kind: {error}") from None
+        raise ValueError(f"Game: the players' populations must be of the same kind: {error}") from None
     weights = np.concatenate([np.asarray(one.client_weights) for one in problems]) / len(problems)
     words = tuple(dict.fromkeys(word for one in problems for word in one.from_data))
     joined = Problem(first.loss, population, weights, first.domain, from_data=words)

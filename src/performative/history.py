@@ -1,4 +1,4 @@
-"""What a run leaves behind."""
+"""The result of a run."""
 
 import dataclasses
 import json
@@ -32,23 +32,24 @@ class History:
     Attributes:
         theta: the global model, [repeats, records, ...] per leaf
         rounds: the round of each record, [records]
-        records: consensus, time, uploads, samples, communications, distance_to_stable, ... [repeats, records]; what
-            only a round can have (consensus, server_step, ...) is NaN at the start and where nobody took part
-        risk_rounds: the rounds at which risks were measured, [points]; the start is not among them
+        records: consensus, time, uploads, samples, communications, distance_to_stable, ... [repeats, records];
+            quantities of a round (consensus, server_step, ...) are NaN at the start and if nobody took part
+        risk_rounds: the rounds at which risks were measured, [points]; not including the start
         risks: decoupled_risk, performative_risk and risk_spread (between clients), [repeats, points]
         weights: p_i, [N]
-        participation: mean weight that each client really had, [repeats, N], to compare with `weights`; None where
-            everyone always takes part
-        stopped_at: the round at which a repeat became non-finite or passed the limit, -1 where it did not, [repeats]
-        meta: algorithm, config, seed, executor, precision, versions, device, seconds; "stopped_by" where a callback
-            ended the run; "metrics" with kind, label and unit of one's own
-        clients: what `Record(clients=...)` asked for, {name: [repeats, records, N]}; NaN for who was absent
-        cohorts: with `Record(cohorts=True)` who took part: "client", "weight" and "steps", [repeats, records, rows]; an
-            empty row has client -1
-        models: the models that clients' people meet at the end, [repeats, N, ...] per leaf, where clients have models
-            of their own (`sharing`); None where all share one, and in a live federation, where clients keep them
-        trained: how often each entry of the model was trained, clients times rounds, [repeats, ...] per leaf, where
-            clients carry parts of it (`pf.sharing.Rolling`); None where all train everything
+        participation: realized mean weight of each client, [repeats, N], to compare with `weights`; None under full
+            participation
+        stopped_at: the round at which a repeat became non-finite or exceeded the limit, -1 if it did not, [repeats]
+        meta: algorithm, config, seed, executor, precision, versions, device, seconds; "stopped_by" if a callback ended
+            the run; "metrics" with kind, label and unit of custom metrics
+        clients: the quantities requested by `Record(clients=...)`, {name: [repeats, records, N]}; NaN for absent
+            clients
+        cohorts: with `Record(cohorts=True)`, who took part: "client", "weight" and "steps", [repeats, records, rows];
+            an empty row has client -1
+        models: the final models that clients' people see, [repeats, N, ...] per leaf, if clients have their own models
+            (`sharing`); None if all share one, and in a live federation, where clients keep them
+        trained: how often each entry of the model was trained, clients times rounds, [repeats, ...] per leaf, if
+            clients carry parts of it (`pf.sharing.Rolling`); None if all train everything
     """
 
     theta: Any
@@ -67,9 +68,9 @@ class History:
 
     @property
     def status(self) -> str:
-        """ "completed"; "diverged" where at least one repeat became non-finite or passed the limit; "failed" where the
-        model never moved, or no longer did (`meta["failed"]` says why); "stopped" where a callback ended the run
-        (`meta["stopped_by"]` says which)."""
+        """ "completed"; "diverged" if at least one repeat became non-finite or exceeded the limit; "failed" if the
+        model never moved, or stopped moving (`meta["failed"]` gives the reason); "stopped" if a callback ended the run
+        (`meta["stopped_by"]` names it)."""
         if np.any(self.stopped_at >= 0):
             return "diverged"
         if "failed" in self.meta:
@@ -87,10 +88,15 @@ class History:
 
     def __getitem__(self, name: str) -> np.ndarray:
         """A recorded quantity by name."""
-        for recorded in (self.records, self.risks) if isinstance(name, str) else ():
+        if not isinstance(name, str):
+            raise KeyError(f"name must be that of a recorded quantity, one of {self._recorded()}; got {name!r}.")
+        for recorded in (self.records, self.risks):
             if (name := new_record(name)) in recorded:
                 return recorded[name]
-        raise KeyError(f"no {name!r} was recorded; a name is one of {sorted([*self.records, *self.risks])}.")
+        raise KeyError(f"no {name!r} was recorded; choose from {self._recorded()}.")
+
+    def _recorded(self) -> list[str]:
+        return sorted([*self.records, *self.risks])
 
     def __contains__(self, name: object) -> bool:
         """Whether a quantity of that name was recorded."""
@@ -113,7 +119,7 @@ class History:
         return card(f"History: {self.meta.get('algorithm', '?')}", facts, self.meta.get("notes", ()), picture)
 
     def to_xarray(self) -> "xarray.Dataset":
-        """All of it as one data set with named dimensions."""
+        """The whole history as one data set with named dimensions."""
         import xarray as xr
 
         data: dict[str, Any] = {}
@@ -137,10 +143,10 @@ class History:
 
     @checked
     def to_frame(self, kind: str = "pandas") -> Any:
-        """A tidy table: one row for each repeat and record, with `repeat`, `round` and all that was recorded then.
+        """A tidy table: one row per repeat and record, with `repeat`, `round` and all recorded quantities.
 
-        Risks stand in the rows of the rounds in which they were measured, and are missing in others. kind: "pandas", or
-        "polars" where that is installed.
+        Risks appear in the rows of the rounds in which they were measured, and are missing in others. kind: "pandas",
+        or "polars" if installed.
         """
         rows = {
             "repeat": np.repeat(np.arange(self.repeats), len(self.rounds)),
@@ -162,28 +168,28 @@ class History:
 
     @checked
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write one NetCDF file (compressed, no pickle). The file appears whole or not at all."""
+        """Write one NetCDF file (compressed, no pickle). The write is atomic."""
         target, data = read_target(path, "a NetCDF file"), self.to_xarray()
         packed = {str(name): {"zlib": True} for name, values in data.data_vars.items()}
-        # In memory first: HDF5 ends the process where the disk is full.
+        # In memory first: HDF5 kills the process if the disk is full.
         write_whole(target, bytes(data.to_netcdf(None, engine="h5netcdf", encoding=packed)))
         return target
 
     @classmethod
     @checked
     def load(cls, path: str | os.PathLike[str]) -> "History":
-        """Read what `save` wrote. A theta of several leaves comes back as {name: array}."""
+        """Read a file written by `save`. A theta of several leaves is returned as {name: array}."""
         import xarray as xr
 
         if not Path(path).is_file():
-            raise FileNotFoundError(f"path={str(path)!r}: there is no history; History.save makes one.")
+            raise FileNotFoundError(f"path={str(path)!r}: there is no history; History.save creates one.")
         try:
             with xr.open_dataset(path, engine="h5netcdf") as file:
                 data = file.load()
         except OSError:
             data = xr.Dataset()
         if not {"meta", "status"} <= set(data.attrs):
-            raise ValueError(f"path={str(path)!r} is not a history that History.save wrote.")
+            raise ValueError(f"path={str(path)!r} is not a history written by History.save.")
         arrays = {str(name): data[name] for name in data.data_vars}
 
         def along(*dims: str) -> dict[str, np.ndarray]:
@@ -214,13 +220,13 @@ class History:
     @checked
     def interval(self, level: float = 0.95) -> "Confidence":
         """Confidence intervals for the stable point from each repeat's records alone: `pf.confidence(history, level)`,
-        which takes the problem and the algorithm too."""
+        which also accepts the problem and the algorithm."""
         from performative.inference.alone import alone
 
         return alone(self, level)
 
 
-# What runs are compared by: the final value of a record, by name, or a number of each repeat.
+# What runs are compared by: the final value of a record, by name, or one number per repeat.
 Measure = str | Callable[[History], np.ndarray]
 
 
@@ -244,7 +250,7 @@ def _tree(prefix: str, arrays: dict[str, Any]) -> Any:
 
 
 def _kept(prefix: str, arrays: dict[str, Any]) -> Any:
-    """The same, None where there is none."""
+    """The same as `_tree`, or None if there is none."""
     return _tree(prefix, arrays) if any(name.partition(".")[0] == prefix for name in arrays) else None
 
 
@@ -253,5 +259,5 @@ def _under(prefix: str, arrays: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 def _quote(key: str) -> str:
-    """A key without "/", which parts the names of a NetCDF file, and ".", which parts those of keys."""
+    """A key without "/", the separator in NetCDF names, and ".", the separator of keys."""
     return key.replace("%", "%25").replace("/", "%2F").replace(".", "%2E")

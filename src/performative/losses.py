@@ -1,4 +1,4 @@
-"""Losses l(theta; z) of ONE sample. Functions and small modules, never lambdas: a fresh lambda compiles anew."""
+"""Losses l(theta; z) of ONE sample. Functions and small modules, never lambdas: a fresh lambda is recompiled."""
 
 import functools
 import operator
@@ -38,9 +38,9 @@ Scores = Callable[[Theta, Array], Array]
 
 
 class AbstractLoss(AbstractPart):
-    """l(theta; z) of one sample, as a record; what it may say of itself.
+    """l(theta; z) of one sample, as a record with optional facts.
 
-    A function says the same by `performative.facts.states`.
+    A function declares the same by `performative.facts.states`.
 
     convex:          whether it is convex in theta, for every sample
 
@@ -56,8 +56,8 @@ class AbstractLoss(AbstractPart):
         return False
 
     def curvature(self) -> tuple[float, float, float] | None:
-        """mu, L_theta, L_data that hold everywhere: strong convexity, and how fast the gradient changes with theta and
-        with z. None where they depend on the place, or are not known."""
+        """Global mu, L_theta, L_data: strong convexity, and Lipschitz constants of the gradient in theta and in z. None
+        if they are not global, or unknown."""
         return None
 
     @abstractmethod
@@ -79,7 +79,7 @@ def negative_revenue(theta: Theta, z: Sample) -> Float[Array, ""]:
 
 
 class Revenue(AbstractLoss):
-    """-theta . z + penalty |theta|^2 / 2: a price theta that costs something, and the demand z."""
+    """-theta . z + penalty |theta|^2 / 2: a price theta with a quadratic cost, and the demand z."""
 
     affine_gradient = True
 
@@ -123,7 +123,7 @@ def _check_intercept(owner: str, intercept: object) -> None:
 
 
 def _penalized(theta: Array, intercept: int | None) -> Array:
-    """theta without its intercept, which no penalty holds."""
+    """theta with its intercept, which is not penalized, set to 0."""
     return theta if intercept is None else theta.at[intercept].set(0)
 
 
@@ -174,8 +174,8 @@ class Ridge(AbstractLoss):
 class Logistic(AbstractLoss):
     """w_y (log(1 + exp(theta . x)) - y theta . x) + penalty |theta|^2 / 2,   y in {0, 1}.
 
-    `class_weight` (w_0, w_1) weighs the labels; (1, 2) is loss (7) of Li, Yemini and Wai 2024.
-    `intercept` is the column that the penalty leaves alone, None to penalize all.
+    `class_weight` (w_0, w_1) weights the labels; (1, 2) is loss (7) of Li, Yemini and Wai 2024. `intercept` is the
+    column that the penalty leaves alone, None to penalize all.
     """
 
     penalty: Numbers = number(default=0.0)

@@ -1,8 +1,9 @@
-"""Optimizers that turn a direction into a direction: for a client's local steps, or for the server's move.
+"""Optimizers that map a direction to a direction: for a client's local steps, or for the server's move.
 
-Each holds its numbers as leaves and builds the optax transformation while JAX traces, so that they can be swept. None
-has a learning rate or changes the sign: the step is the algorithm's `rate`, or the server's. The state holds moments
-alone, not the numbers (as `optax.inject_hyperparams` has it): it is kept, sent and stored once a client.
+Each stores its numbers as leaves and builds the optax transformation while JAX traces, so they can be swept. None has a
+learning rate or changes the sign: the step size is the algorithm's `rate`, or the server's. Unlike that of
+`optax.inject_hyperparams`, the state contains only moments, not the numbers: it is kept, sent and stored once per
+client.
 """
 
 import dataclasses
@@ -22,12 +23,12 @@ from performative.types import Numbers, Theta, is_concrete, number
 
 __all__ = ["AbstractOptimizer", "Adagrad", "Adam", "FromOptax", "Momentum", "RMSProp", "Yogi", "as_optimizer"]
 
-# Directions of 1 after which a transformation of optax counts as settled: momentum up to a decay of 0.99.
+# Directions of 1 after which an optax transformation counts as settled: momentum up to a decay of 0.99.
 _LONG = 2000
 
 
 class AbstractOptimizer(AbstractPart):
-    """v -> what to step against in its place, with a state that lives where the part that holds it has its memory."""
+    """v -> a new direction to step against, with a state in the memory of the part that contains it."""
 
     @abstractmethod
     def build(self) -> Any:
@@ -40,18 +41,18 @@ class AbstractOptimizer(AbstractPart):
 
     def turn(self, direction: Theta, state: PyTree, theta: Theta) -> tuple[Theta, PyTree]:
         """The new direction at theta, and the state after it."""
-        # optax mixes counts and numbers, which a strict program refuses; types are put right below.
+        # optax mixes ints and floats, which strict promotion refuses; dtypes are restored below.
         with jax.numpy_dtype_promotion("standard"):
             new = self.build().update(direction, state, theta)
         return jax.tree.map(lambda one, old: jnp.asarray(one, jnp.result_type(old)), new, (direction, state))
 
     def settled(self, state: PyTree) -> PyTree:
-        """The state once every direction has long been 1; `state` itself where there is no such thing."""
+        """The limiting state if every direction is 1; `state` itself if there is none."""
         return state
 
 
 class _Rule(AbstractOptimizer):
-    """A transformation of optax by name, called with the fields in order: averaging factors, and sizes."""
+    """An optax transformation by name, called with the fields in order: averaging factors, and sizes."""
 
     rule: ClassVar[str]
 
@@ -80,7 +81,7 @@ def _fields(part: AbstractOptimizer) -> dict[str, Any]:
 class Momentum(_Rule):
     """m <- v + decay m;      the direction is m, or v + decay m with `nesterov`.
 
-    A steady v ends as v / (1 - decay): lower the rate by that factor to compare. Polyak 1964; Nesterov 1983.
+    A constant v converges to v / (1 - decay): lower the rate by that factor to compare. Polyak 1964; Nesterov 1983.
     """
 
     references = ("polyak1964some",)
@@ -99,9 +100,9 @@ class Momentum(_Rule):
 
 
 class Adam(_Rule):
-    """m / (sqrt(s) + eps),      m, s moving means of v and v^2 with factors b1 and b2, corrected for their start.
+    """m / (sqrt(s) + eps),      m, s moving averages of v and v^2 with factors b1 and b2, bias-corrected.
 
-    Kingma and Ba 2015. At the server this is FedAdam, for which Reddi et al. 2021 take eps = 1e-3 and no correction.
+    Kingma and Ba 2015. At the server this is FedAdam, for which Reddi et al. 2021 use eps = 1e-3 and no correction.
     """
 
     references = ("kingma2015adam",)
@@ -128,10 +129,10 @@ class Adagrad(_Rule):
 
 
 class Yogi(_Rule):
-    """Adam with s <- s - (1 - b2) sign(s - v^2) v^2: s follows a fall of v^2 no faster than v^2 itself allows.
+    """Adam with s <- s - (1 - b2) sign(s - v^2) v^2: s decreases no faster than v^2 itself allows.
 
     Zaheer et al. 2018; at the server FedYogi of Reddi et al. 2021. Differs from optax: m starts at 0, not at
-    `initial`, so that v and -v are treated alike.
+    `initial`, so v and -v are treated alike.
     """
 
     references = ("zaheer2018adaptive",)
@@ -154,7 +155,7 @@ class Yogi(_Rule):
 
 
 class RMSProp(_Rule):
-    """v / sqrt(s + eps),      s a moving mean of v^2 that starts at `initial`.
+    """v / sqrt(s + eps),      s a moving average of v^2 that starts at `initial`.
 
     Hinton 2012. From initial = 0 the first step is 1 / sqrt(1 - decay) long, whatever v is.
     """
@@ -174,8 +175,8 @@ class RMSProp(_Rule):
 class FromOptax(AbstractOptimizer):
     """Any `optax.GradientTransformation` that keeps the sign, such as `optax.scale_by_lion()`.
 
-    Its numbers are part of the program: another one, even one made anew with the same numbers, compiles again. Those
-    of this module do not.
+    Its numbers are part of the program: another instance, even one created with the same numbers, is recompiled. The
+    optimizers of this module are not.
     """
 
     references = ()
@@ -185,7 +186,7 @@ class FromOptax(AbstractOptimizer):
     update: Callable[..., Any] = eqx.field(static=True)
 
     def build(self) -> Any:
-        return self  # it has what optax asks for
+        return self  # it has the interface of optax
 
     def settled(self, state: PyTree) -> PyTree:
         one = jnp.ones(())
@@ -193,7 +194,7 @@ class FromOptax(AbstractOptimizer):
 
 
 def as_optimizer(tx: Any) -> Any:
-    """An optimizer stays what it is; an optax transformation is held as it is, if it keeps the sign."""
+    """Return an optimizer unchanged; wrap an optax transformation if it keeps the sign."""
     if isinstance(tx, AbstractOptimizer):
         return tx
     if not (callable(getattr(tx, "init", None)) and callable(getattr(tx, "update", None))):
@@ -202,15 +203,15 @@ def as_optimizer(tx: Any) -> Any:
             f"optax.scale_by_adam(); got {tx!r}."
         )
     given, one = FromOptax(tx.init, tx.update), jnp.ones(())
-    try:  # one that serves only a model of its own shape is not tried
+    try:  # one that only works for a specific model shape is not tested
         with jax.ensure_compile_time_eval():
             turns_back = bool(given.turn(one, given.start(one), one)[0] < 0)
     except Exception:
         turns_back = False
     if turns_back:
         raise ValueError(
-            "tx turns a direction of 1 into a negative one: it holds a learning rate, as optax.adam(1e-3) does. Leave "
-            "that out (optax.scale_by_adam(), pf.optimizers.Adam()): the step is the algorithm's rate."
+            "tx turns a direction of 1 into a negative one: it contains a learning rate, as optax.adam(1e-3) does. "
+            "Remove it (optax.scale_by_adam(), pf.optimizers.Adam()): the step size is the algorithm's rate."
         )
     return given
 

@@ -1,7 +1,7 @@
-"""Ways to hand the rows of one labeled table out to clients.
+"""Partition the rows of one labeled table among clients.
 
-`iid`, `dirichlet`, `by_label` and `by_quantity` return one sorted array of row numbers a client, and every row belongs
-to exactly one of them. The same seed gives the same parts. `tables` makes each client's own table of them.
+`iid`, `dirichlet`, `by_label` and `by_quantity` return one sorted array of row numbers per client, and every row
+belongs to exactly one of them. The same seed gives the same parts. `tables` builds each client's table from them.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ from performative.types import ArrayLike, as_array
 __all__ = ["by_label", "by_quantity", "counts_of", "dirichlet", "iid", "tables"]
 
 Parts = list[Int[np.ndarray, " m"]]
-# What stands in the place of a label where a client has no row: no class has this number.
+# The label of padding rows: no class has this number.
 NO_LABEL = -(2**31)
 
 
 @checked
 def iid(rows: int, clients: int, seed: int = 0) -> Parts:
-    """Rows at random, as many to each client as to any other (one more to some where it does not divide)."""
+    """Distribute rows at random, equally many per client (one more for some if it does not divide evenly)."""
     _check_sizes("iid", rows, clients)
     order = np.random.default_rng(seed).permutation(rows)
     return [np.sort(part) for part in np.array_split(order, clients)]
@@ -33,13 +33,13 @@ def iid(rows: int, clients: int, seed: int = 0) -> Parts:
 @cites("yurochkin2019bayesian")
 @checked
 def dirichlet(labels: ArrayLike, clients: int, alpha: float, seed: int = 0, least: int = 1) -> Parts:
-    """Each label's rows are shared out among clients in proportions drawn anew for it.
+    """Distribute each label's rows among clients in proportions drawn for that label.
 
         q_c ~ Dirichlet(alpha, ..., alpha) over clients, for each label c
 
-    Small alpha: a label lies with few clients, and clients differ in size too. Large alpha: close to iid.
-    A client with fewer than `least` rows is filled up with rows of the largest ones, drawn at random.
-    Yurochkin et al. 2019. Differs from Hsu et al. 2019, who draw each client's mix of labels at a fixed size.
+    Small alpha: a label is concentrated on few clients, and clients also differ in size. Large alpha: close to iid. A
+    client with fewer than `least` rows receives rows of the largest ones, drawn at random. Yurochkin et al. 2019.
+    Differs from Hsu et al. 2019, who draw each client's label distribution at a fixed size.
     """
     labels = _read_labels("dirichlet", labels)
     _check_sizes("dirichlet", len(labels), clients, least)
@@ -55,10 +55,10 @@ def dirichlet(labels: ArrayLike, clients: int, alpha: float, seed: int = 0, leas
 @cites("mcmahan2017communication")
 @checked
 def by_label(labels: ArrayLike, clients: int, labels_each: int, seed: int = 0) -> Parts:
-    """Each client holds rows of exactly `labels_each` labels; a label's rows are split evenly among its holders.
+    """Each client has rows of exactly `labels_each` labels; a label's rows are split evenly among its clients.
 
-    Which labels a client holds is random; each label has as many holders as any other, or one more.
-    McMahan et al. 2017 sort by label and cut shards, which gives a client *at most* so many labels.
+    The labels of a client are random; the number of clients per label differs by at most one. McMahan et al. 2017 sort
+    by label and cut shards, which gives a client *at most* that many labels.
     """
     labels = _read_labels("by_label", labels)
     _check_sizes("by_label", len(labels), clients)
@@ -68,15 +68,15 @@ def by_label(labels: ArrayLike, clients: int, labels_each: int, seed: int = 0) -
         raise ValueError(f"by_label: labels_each={labels_each}, but there are only {len(kinds)} labels.")
     if clients * labels_each < len(kinds):
         raise ValueError(
-            f"by_label: {clients} clients with {labels_each} labels each cannot hold all {len(kinds)} labels; "
-            f"use labels_each >= {-(-len(kinds) // clients)} or more clients."
+            f"by_label: {clients} clients with {labels_each} labels each cannot cover all {len(kinds)} labels; use "
+            f"labels_each >= {-(-len(kinds) // clients)} or more clients."
         )
     rng = np.random.default_rng(seed)
     left = np.full(len(kinds), clients * labels_each // len(kinds))
     left[rng.permutation(len(kinds))[: clients * labels_each % len(kinds)]] += 1
     holds = np.zeros((clients, len(kinds)), bool)
     for client in rng.permutation(clients):
-        # Those with most places left first: then the last client still finds as many different labels as it needs.
+        # Labels with the most places left first: then the last client still finds enough distinct labels.
         mine = np.lexsort((rng.random(len(kinds)), -left))[:labels_each]
         holds[client, mine] = True
         left[mine] -= 1
@@ -96,9 +96,9 @@ def by_label(labels: ArrayLike, clients: int, labels_each: int, seed: int = 0) -
 @cites("li2022noniid")
 @checked
 def by_quantity(rows: int, clients: int, alpha: float, seed: int = 0, least: int = 1) -> Parts:
-    """Rows at random, but unequally many: sizes in proportions q ~ Dirichlet(alpha, ..., alpha) over clients.
+    """Distribute rows at random in unequal numbers: sizes in proportions q ~ Dirichlet(alpha, ..., alpha) over clients.
 
-    A client with fewer than `least` rows is filled up with rows of the largest ones. Li et al. 2022.
+    A client with fewer than `least` rows receives rows of the largest ones. Li et al. 2022.
     """
     _check_sizes("by_quantity", rows, clients, least)
     _check_alpha("by_quantity", alpha)
@@ -110,7 +110,7 @@ def by_quantity(rows: int, clients: int, alpha: float, seed: int = 0, least: int
 
 @checked
 def counts_of(labels: ArrayLike, parts: Sequence[ArrayLike]) -> Int[np.ndarray, "N C"]:
-    """How many rows of each label (in sorted order) each client holds."""
+    """Number of rows per client and label (in sorted order)."""
     kinds, kind = np.unique(_read_labels("counts_of", labels), return_inverse=True)
     hands = _read_parts("counts_of", parts, len(kind))
     return np.stack([np.bincount(kind[hand], minlength=len(kinds)) for hand in hands])
@@ -120,16 +120,16 @@ def counts_of(labels: ArrayLike, parts: Sequence[ArrayLike]) -> Int[np.ndarray, 
 def tables(
     x: ArrayLike, y: ArrayLike, parts: Sequence[ArrayLike]
 ) -> tuple[np.ndarray, np.ndarray, Int[np.ndarray, " N"]]:
-    """Each client's rows as one array: x [N, m, ...], y [N, m, ...], and how many rows of it are real [N].
+    """Each client's rows as one array: x [N, m, ...], y [N, m, ...], and the number of real rows [N].
 
-    m is the largest client's number of rows; the others are padded, with NaN in x and y, or NO_LABEL = -2^31 where y
-    holds whole numbers. A population takes the count, reads real rows only, and refuses padding without a count:
+    m is the largest client's number of rows; the others are padded, with NaN in x and y, or NO_LABEL = -2^31 if y
+    contains integers. A population takes the count, reads only real rows, and refuses padding without a count:
 
         x, y, count = pf.partition.tables(x, y, pf.partition.dirichlet(y, clients=20, alpha=0.3))
         pf.populations.Static(x, y, count)
 
-    Labels become int32 or longer. In x, whole numbers of up to 16 bits (images) stay as they are and are padded with
-    zeros, so that only y shows where they end; longer ones become floats.
+    Labels become int32 or wider. In x, integers of up to 16 bits (images) keep their dtype and are padded with zeros,
+    so only y shows where they end; wider ones become floats.
 
     Args:
         x, y: one row per person
@@ -145,7 +145,7 @@ def tables(
 
 
 def pad_tables(tables: Sequence[np.ndarray], labels: bool = False) -> tuple[np.ndarray, Int[np.ndarray, " N"]]:
-    """Stack tables of different lengths: [N, m, ...], padded as `tables` says, and the real lengths [N]."""
+    """Stack tables of different lengths: [N, m, ...], padded as in `tables`, and the real lengths [N]."""
     lengths = np.asarray([len(t) for t in tables], np.int32)
     dtype, padding = _blank(np.asarray(tables[0]).dtype, labels)
     out = np.full((len(tables), int(lengths.max()), *np.shape(tables[0])[1:]), padding, dtype)
@@ -155,7 +155,7 @@ def pad_tables(tables: Sequence[np.ndarray], labels: bool = False) -> tuple[np.n
 
 
 def _blank(dtype: np.dtype, labels: bool) -> tuple[np.dtype, Any]:
-    """The dtype of a padded table, and what stands in rows that nobody has."""
+    """The dtype of a padded table, and the value of padding rows."""
     if dtype.kind in "bui" and labels:
         dtype = np.promote_types(dtype, np.int32)
         return dtype, NO_LABEL if dtype.kind == "i" else np.nan
@@ -165,20 +165,20 @@ def _blank(dtype: np.dtype, labels: bool) -> tuple[np.dtype, Any]:
 
 
 def _read_parts(owner: str, parts: Sequence[ArrayLike], rows: int) -> list[np.ndarray]:
-    """Row numbers: whole, at least one a client, and each in the table."""
+    """Check row numbers: integers, at least one per client, and each in the table."""
     hands = [as_array(part) for part in parts]
     if not hands:
-        raise ValueError(f"{owner}: parts must hold the row numbers of at least one client; got none.")
+        raise ValueError(f"{owner}: parts must contain the row numbers of at least one client; got none.")
     for client, hand in enumerate(hands):
         if hand.ndim != 1 or not hand.size or hand.dtype.kind not in "iu":
             raise ValueError(
-                f"{owner}: parts[{client}] must hold the numbers of one row or more; got {hand.dtype} of shape "
+                f"{owner}: parts[{client}] must contain one or more row numbers; got {hand.dtype} of shape "
                 f"{hand.shape}."
             )
         if hand.min() < 0 or hand.max() >= rows:
             raise ValueError(
-                f"{owner}: parts[{client}] holds row numbers from {hand.min()} to {hand.max()}, but there are rows "
-                f"0..{rows - 1}; give the table that the parts were made for."
+                f"{owner}: parts[{client}] contains row numbers from {hand.min()} to {hand.max()}, but the rows are "
+                f"0..{rows - 1}; pass the table that the parts were made for."
             )
     return hands
 
@@ -192,7 +192,7 @@ def _rows_by_label(labels: np.ndarray) -> tuple[np.ndarray, Parts]:
 def _proportions(rng: np.random.Generator, alpha: float, clients: int) -> np.ndarray:
     """One draw of Dirichlet(alpha, ..., alpha), for any alpha > 0.
 
-    log Gamma(alpha) = log Gamma(alpha + 1) + log(U) / alpha: NumPy's own draw is 0/0 where alpha is small.
+    log Gamma(alpha) = log Gamma(alpha + 1) + log(U) / alpha: NumPy's own draw is 0/0 for small alpha.
     """
     log = np.log(rng.gamma(alpha + 1, size=clients)) + np.log1p(-rng.random(clients)) / alpha
     share = np.exp(log - log.max())
@@ -200,7 +200,7 @@ def _proportions(rng: np.random.Generator, alpha: float, clients: int) -> np.nda
 
 
 def _owners(share: np.ndarray, rows: int) -> np.ndarray:
-    """Clients of `rows` rows in order, cut where the running shares say."""
+    """Clients of `rows` rows in order, split by the cumulative shares."""
     cuts = np.round(np.cumsum(share)[:-1] * rows).astype(int)
     return np.repeat(np.arange(len(share)), np.diff(cuts, prepend=0, append=rows))
 
@@ -224,7 +224,7 @@ def _parts(owner: np.ndarray, clients: int) -> Parts:
 def _read_labels(owner: str, labels: ArrayLike) -> np.ndarray:
     array = as_array(labels)
     if array.ndim != 1:
-        raise ValueError(f"{owner}: labels must be one label a row; got shape {array.shape}.")
+        raise ValueError(f"{owner}: labels must be one label per row; got shape {array.shape}.")
     if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
         raise ValueError(f"{owner}: labels must be finite, but some are NaN or infinite. Drop or fill them first.")
     return array

@@ -1,4 +1,4 @@
-"""Paths: how a quantity of the world changes by itself as time goes by."""
+"""Paths: how a quantity of the world drifts over time."""
 
 from abc import abstractmethod
 from typing import Any
@@ -16,7 +16,7 @@ from performative.types import ArrayLike, Numbers, Unchecked, as_numbers, as_who
 
 __all__ = ["AbstractPath", "Jump", "Linear", "Periodic", "RandomWalk", "Sum"]
 
-# Halvings of a walk's horizon of 2^24 units of time down to one.
+# Bisections from a walk's horizon of 2^24 units of time down to one.
 _DEPTH = 24
 
 
@@ -30,14 +30,14 @@ class AbstractPath(AbstractPart):
 
     @abstractmethod
     def value(self, time: ArrayLike) -> Array:
-        """How far the client's quantity has moved at that time."""
+        """The displacement of the client's quantity at that time."""
 
     def end(self) -> tuple[np.ndarray, float] | None:
-        """(velocity, when): from that time on the path is a straight line of that velocity. None where not known."""
+        """(velocity, when): from that time on the path is linear with that velocity. None if unknown."""
         return None
 
     def longest_step(self) -> np.ndarray:
-        """The most that it moves in a unit of time, as its fields are: number, [N] or [N, d]. inf where not known."""
+        """The largest move in a unit of time, shaped like its fields: a number, [N] or [N, d]. inf if unknown."""
         return np.asarray(np.inf)
 
     def __add__(self, other: "AbstractPath") -> "Sum":
@@ -45,7 +45,7 @@ class AbstractPath(AbstractPart):
 
 
 def _column(value: Numbers, other: Numbers) -> Any:
-    """One number a client beside several: [N] beside [N, d] is a column."""
+    """Make [N] a column if the other value is [N, d]."""
     value, other = jnp.asarray(value), jnp.asarray(other)
     return value[:, None] if value.ndim == 1 and other.ndim == 2 else value
 
@@ -71,7 +71,7 @@ class Linear(AbstractPath):
 
 
 class Periodic(AbstractPath):
-    """amplitude_i * (sin(2 pi t / period_i + phase_i) - sin(phase_i)): a season."""
+    """amplitude_i * (sin(2 pi t / period_i + phase_i) - sin(phase_i)): a seasonal pattern."""
 
     references = ()
 
@@ -86,7 +86,7 @@ class Periodic(AbstractPath):
 
     def value(self, time: ArrayLike) -> Array:
         period, phase = _column(self.period, self.amplitude), _column(self.phase, self.amplitude)
-        # Whole periods are taken off first: the sine of a large number is a rough one in float32.
+        # Whole periods are subtracted first: in float32 the sine of a large number is inaccurate.
         turned = jnp.mod(jnp.asarray(time) / period, 1.0)
         return self.amplitude * (jnp.sin(2 * jnp.pi * turned + phase) - jnp.sin(phase))
 
@@ -124,11 +124,11 @@ class Jump(AbstractPath):
 
 
 class RandomWalk(AbstractPath):
-    """A walk with independent normal steps of standard deviation scale_i a unit of time; in between, a straight line.
+    """A random walk with independent normal steps of standard deviation scale_i per unit of time; linear in between.
 
-    It is a function of time: the same in every repeat of a run, so that where the target is can be told at any time.
-    A plain number for `scale` moves all clients together; with [N] each walks by itself. Other seeds give other walks.
-    Known at any time without the way there (midpoints by halving, as a Brownian bridge), up to 2^24 units of time.
+    It is a function of time: the same in every repeat of a run, so the target is known at any time. A scalar `scale`
+    moves all clients together; with [N] each walks independently. Different seeds give different walks. It is evaluated
+    at any time directly (by bisection, as a Brownian bridge), up to 2^24 units of time.
     """
 
     references = ()
@@ -160,12 +160,12 @@ class RandomWalk(AbstractPath):
 
 
 def _walk(scale: Array, stream: Array, time: Array, seed: int) -> Array:
-    """W(t): halve the horizon until the unit of time around t is left."""
+    """W(t): bisect the horizon down to the unit of time around t."""
     key = jax.random.fold_in(jax.random.key(seed), stream)
     dtype = jnp.result_type(scale, float)
 
     def normal(place: Array) -> Array:
-        # Drawn in one precision, so that runs and solvers see the same walk, whatever theirs is.
+        # Drawn in one precision, so runs and solvers see the same walk, whatever their dtype.
         return jax.random.normal(jax.random.fold_in(key, place), scale.shape, jnp.float32).astype(dtype)
 
     def halve(_: Array, carry: PyTree) -> PyTree:
@@ -186,7 +186,7 @@ def _walk(scale: Array, stream: Array, time: Array, seed: int) -> Array:
 
 
 def _total(several: list[np.ndarray]) -> np.ndarray:
-    """Numbers, [N] and [N, d] added up on the host."""
+    """Sum of numbers, [N] and [N, d] on the host."""
     deepest = max(several, key=np.ndim)
     return np.asarray(sum(v[:, None] if v.ndim == 1 < deepest.ndim else v for v in several))
 
@@ -196,7 +196,7 @@ def _as_tuple(paths: object) -> Any:
 
 
 class Sum(AbstractPath):
-    """All of these together."""
+    """The sum of several paths."""
 
     references = ()
 

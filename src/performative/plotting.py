@@ -1,5 +1,5 @@
-"""Pictures of histories and partitions. Outside of notebooks they are made without pyplot: no display is needed and
-nothing global changes. In a notebook a figure is pyplot's, which shows it at the end of the cell."""
+"""Plots of histories and partitions. Outside notebooks they do not use pyplot: no display is needed and no global state
+changes. In a notebook figures are created by pyplot, which shows them at the end of the cell."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -13,13 +13,13 @@ from performative.partition import counts_of
 
 __all__ = ["plot_history", "plot_partition"]
 
-# Okabe and Ito's colors, told apart by people with any common color blindness; black comes last.
+# Okabe and Ito's colors, distinguishable under all common forms of color blindness; black comes last.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _HATCHES = ("", "////", "....")
-# The band holds the middle four fifths of the repeats. Quantiles stay positive, so it serves log axes too.
+# The band covers the middle four fifths of the repeats. Quantiles stay positive, so it works on log axes too.
 BAND = (0.1, 0.9)
 _FIRST_CHOICE = ("distance_to_stable", "performative_risk", "consensus")
-# In words, where the name says less.
+# Labels where the name is less clear.
 LABELS = {
     "distance_to_stable": "distance to the stable point",
     "distance_to_optimal": "distance to the optimal point",
@@ -33,23 +33,23 @@ LABELS = {
     "kept": "samples kept",
     "communications": "communications",
     "clipped": "gradients clipped",
-    "rejected": "gradients rejected (not finite)",
+    "rejected": "gradients rejected (non-finite)",
     "clipped_updates": "updates clipped",
-    "rejected_updates": "updates rejected (not finite)",
-    "nonfinite_updates": "updates left out (not finite)",
+    "rejected_updates": "updates rejected (non-finite)",
+    "nonfinite_updates": "updates dropped (non-finite)",
     "epsilon": "epsilon spent",
 }
-# Known not to be running totals, whatever their values look like.
+# Never running totals, whatever their values look like.
 _LEVELS = (*_FIRST_CHOICE, "distance_to_optimal", "decoupled_risk", "risk_spread", "epsilon")
-# Below so many decades a logarithmic axis has ticks within each.
+# Below this many decades a logarithmic axis has ticks within each.
 _FEW_DECADES = 3
-# Running totals that others can be drawn against.
+# Running totals that can serve as the horizontal axis.
 COSTS = ("time", "uploads", "samples", "communications")
 
 
 @runtime_checkable
 class Recorded(Protocol):
-    """What a picture takes of a `pf.History`."""
+    """What a plot reads from a `pf.History`."""
 
     @property
     def rounds(self) -> np.ndarray: ...
@@ -71,13 +71,13 @@ class Recorded(Protocol):
 
 @checked
 def plot_history(history: Recorded, quantity: str | None = None, ax: Any = None, label: str | None = None) -> Any:
-    """Mean over repeats of one recorded quantity against rounds, and a band with the middle 80 % of them.
+    """Plot the mean over repeats of one recorded quantity against rounds, with a band of the middle 80 %.
 
     Args:
-        quantity: a name in `history.records` or `history.risks`; None takes distance_to_stable where it was recorded,
-            else performative_risk, else consensus
+        quantity: a name in `history.records` or `history.risks`; None for distance_to_stable if recorded, else
+            performative_risk, else consensus
         ax: matplotlib axes to draw into; None makes a figure of its own (`ax.figure.savefig(...)`)
-        label: the line's name in the legend; None takes the algorithm's name
+        label: the line's name in the legend; None for the algorithm's name
 
     Distances and other positive quantities that span more than a factor of ten get a logarithmic axis.
     """
@@ -107,7 +107,7 @@ def plot_history(history: Recorded, quantity: str | None = None, ax: Any = None,
 
 
 def whole_numbers(axis: Any) -> None:
-    """Ticks of a logarithmic axis in full, 20 and 0.05, at 1, 2 and 5 of each decade where there are few decades."""
+    """Plain tick labels on a logarithmic axis, 20 and 0.05, at 1, 2 and 5 of each decade if there are few decades."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     low, high = axis.get_data_interval()
@@ -118,7 +118,7 @@ def whole_numbers(axis: Any) -> None:
 
 
 def axes_of(owner: str, ax: Any, size: tuple[float, float] = (6.4, 4.0)) -> Any:
-    """Axes that were handed in, or those of a new figure."""
+    """The given axes, or those of a new figure."""
     if ax is None:
         if in_notebook():
             from matplotlib import pyplot
@@ -128,20 +128,20 @@ def axes_of(owner: str, ax: Any, size: tuple[float, float] = (6.4, 4.0)) -> Any:
 
         return Figure(figsize=size, layout="constrained").subplots()
     if not hasattr(ax, "get_lines"):
-        raise ValueError(f"{owner}: ax must be axes of matplotlib, or None for a figure of its own; got {ax!r}.")
+        raise ValueError(f"{owner}: ax must be matplotlib axes, or None for a new figure; got {ax!r}.")
     return ax
 
 
 @checked
 def plot_partition(labels: Any, parts: Any, ax: Any = None) -> Any:
-    """One bar a client, as high as it has rows, stacked by label.
+    """Plot one bar per client with its number of rows, stacked by label.
 
     Args:
-        labels: one label a row of the table
-        parts: one array of row numbers a client, as `performative.partition` gives them
+        labels: one label per row of the table
+        parts: one array of row numbers per client, as returned by `performative.partition`
         ax: matplotlib axes to draw into; None makes a figure of its own (`ax.figure.savefig(...)`)
 
-    Up to 21 labels are told apart by color and hatching; more of them by a color scale in their sorted order.
+    Up to 21 labels are distinguished by color and hatching; more by a color scale in sorted order.
     """
     held = counts_of(labels, parts)
     kinds = np.unique(np.asarray(labels))
@@ -165,7 +165,7 @@ def plot_partition(labels: Any, parts: Any, ax: Any = None) -> Any:
     ax.margins(x=0.01)
     ax.set_ylim(0, 1.05 * max(floor.max(), 1))
     if few:
-        # In the order of the bars: the last label lies on top.
+        # In the order of the bars: the last label is on top.
         ax.legend(title="label", reverse=True, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     else:
         _color_scale(ax, kinds)
@@ -186,24 +186,23 @@ def pick_quantity(history: Recorded, quantity: str | None) -> str:
     if quantity is None:
         quantity = next((name for name in _FIRST_CHOICE if name in there), None)
         if quantity is None:
-            raise ValueError(f"quantity: none of {', '.join(_FIRST_CHOICE)} was recorded; there are {sorted(there)}.")
+            raise ValueError(f"quantity: none of {', '.join(_FIRST_CHOICE)} was recorded; choose from {sorted(there)}.")
     if quantity not in there:
         raise ValueError(
-            f"quantity={quantity!r} was not recorded.{nearest(quantity, there)} "
-            f"Recorded are: {', '.join(sorted(there))}."
+            f"quantity={quantity!r} was not recorded.{nearest(quantity, there)} Recorded: {', '.join(sorted(there))}."
         )
     return quantity
 
 
 def label_of(name: str, history: Recorded | None = None) -> str:
-    """In words; a metric of one's own by the label and unit that `history` has of it."""
+    """The label of a quantity; for custom metrics the label and unit in `history`."""
     facts = {} if history is None else history.meta.get("metrics", {}).get(name, {})
     words = facts.get("label") or LABELS.get(name, name.replace("_", " "))
     return f"{words} [{facts['unit']}]" if facts.get("unit") else words
 
 
 def is_total(name: str, values: np.ndarray, history: Recorded | None = None) -> bool:
-    """Whether it counts up from zero in every repeat, as a sum over rounds does; of one's own metrics by kind."""
+    """Whether it increases from zero in every repeat, as a sum over rounds does; for custom metrics by kind."""
     if history is not None and name in history.meta.get("metrics", {}):
         return bool(history.meta["metrics"][name]["kind"] == "total")
     finite = np.where(np.isfinite(values), values, 0.0)
@@ -212,7 +211,7 @@ def is_total(name: str, values: np.ndarray, history: Recorded | None = None) -> 
 
 
 def wants_log(name: str, values: np.ndarray, history: Recorded | None = None) -> bool:
-    """Positive and over more than a factor of ten; running totals grow by themselves."""
+    """Whether it is positive and spans more than a factor of ten; running totals, which always grow, are excluded."""
     finite = values[np.isfinite(values)]
     if not finite.size or finite.min() <= 0 or is_total(name, values, history) or name == "epsilon":
         return False

@@ -1,4 +1,4 @@
-"""What is to be learnt: a loss, clients whose data react, their weights, and where theta may be."""
+"""A learning problem: a loss, clients whose data react, their weights, and the domain of theta."""
 
 import dataclasses
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -25,19 +25,19 @@ from performative.types import ArrayLike, Loss, Numbers, Unchecked, as_numbers, 
 
 __all__ = ["Problem"]
 
-SCALED_BY_ROWS = "features are scaled by the means and standard deviations of these very rows"
+SCALED_BY_ROWS = "features are scaled by the means and standard deviations of these same rows"
 
 
 class Problem(eqx.Module):
-    """min over theta of sum_i p_i E_{Z ~ D_i(theta)} l(theta; Z), the data reacting to what is deployed.
+    """min over theta of sum_i p_i E_{Z ~ D_i(theta)} l(theta; Z), where the data react to the deployed model.
 
     Args:
         loss: l(theta; z) of ONE sample
-        population: D_i, all clients in one part
+        population: D_i, all clients in one object
         weights: p_i, None for equal weights
-        domain: where theta may be, None for everywhere
-        from_data: in words, what was worked out from the rows of these people, such as scales of features: no noise
-            covers it, and `pf.privacy.guarantee` says so
+        domain: constraint set of theta, None for no constraint
+        from_data: in words, what was computed from these people's rows, such as feature scales: no noise protects it,
+            and `pf.privacy.guarantee` reports it
     """
 
     loss: Loss
@@ -86,13 +86,13 @@ class Problem(eqx.Module):
 
     @property
     def client_weights(self) -> Float[Array, " N"] | np.ndarray:
-        """p_i, spelled out."""
+        """p_i as an array."""
         if self.weights is None:
             return np.full(self.clients, 1.0 / self.clients)
         return self.weights
 
     def at(self, time: ArrayLike) -> "Problem":
-        """The problem as it stands at that simulated time; itself where nothing changes with time."""
+        """The problem at that simulated time; unchanged if nothing depends on time."""
         if not self.population.reads_time:
             return self
         leaves = jax.tree.leaves((self.population, time))
@@ -101,13 +101,13 @@ class Problem(eqx.Module):
         check_finite("at", time=time)
         if np.ndim(time):
             raise ValueError(f"at: time must be one number; got shape {np.shape(time)}.")
-        with jax.enable_x64(True):  # numbers of the host stay there, and lose nothing
+        with jax.enable_x64(True):  # numbers stay on the host, without loss of precision
             population = self.population.at(np.asarray(time, np.float64))
             population = jax.tree.map(lambda leaf: np.asarray(leaf) if eqx.is_array(leaf) else leaf, population)
         return dataclasses.replace(self, population=population)
 
     def pooled(self) -> "Problem":
-        """The same data as one client's: what a central learner sees that does not know who is whose."""
+        """The same data as one client's: what a central learner sees, without knowing which client people belong to."""
         everyone = Pooled(self.population, self.client_weights)
         return Problem(self.loss, everyone, domain=self.domain, columns=self.columns, from_data=self.from_data)
 
@@ -117,7 +117,7 @@ class Problem(eqx.Module):
             f = sum_i p_i f_i = (1/N) sum_i g_i
 
         Scheme II (`pf.SchemeTwo`) on it is the algorithm for unequal p_i of Jin et al. 2024, Section 3.2: a round's
-        weights are 1/K each and sum to one. The heaviest client's steps are N max_i p_i times as long.
+        weights are 1/K each and sum to one. The heaviest client's steps are N max_i p_i times larger.
         """
         population = Scaled(self.population, self.clients * np.asarray(self.client_weights))
         return Problem(
@@ -145,18 +145,18 @@ class Problem(eqx.Module):
             frame: a table of pandas, polars, pyarrow, DuckDB or Ibis, a Hugging Face `Dataset`, or {client: table},
                 such as the partitions of Flower Datasets
             label: column of two classes, 0 and 1
-            client: column that says whose row it is, None where all are of one; the weights are the clients' shares of
+            client: column with the client of each row, None for a single client; the weights are the clients' shares of
                 rows
-            positive: which class is 1 where they are called something else; people change features so that theta.x
-                falls, so it is the class that they try not to be (a fitted model's `classes_` are read by it)
+            positive: the class that becomes 1 if labels are not 0 and 1; people change features to lower theta.x, so it
+                is the class they try to avoid (a fitted model's `classes_` are interpreted by it)
             strategic: columns that people can change in response to the model (names), None for all features
             strength: how far they go, per unit of the model: a number, or {client: number}
             penalty: L2, None for 1 / (number of rows); the intercept is never penalized
             standardize: True scales features to mean 0 and variance 1 over these rows, "robust" by median and
-                quartiles, where a few people lie far out; neither is covered by a promise of privacy. {feature: (mean,
-                standard deviation)} takes scales that are known without them; False leaves features as they are. A
-                fitted scikit-learn model as `theta` keeps its scores
-            intercept: a last column of ones
+                quartiles, for data with outliers; neither is covered by a privacy guarantee. {feature: (mean, standard
+                deviation)} uses scales known independently of the data; False leaves features unchanged. A fitted
+                scikit-learn model as `theta` keeps its scores
+            intercept: append a column of ones
         """
         tables = read_frame(frame, client, label, strategic, strength, standardize, intercept, positive)
         rows = int(np.sum(tables.count))
@@ -173,7 +173,7 @@ class Problem(eqx.Module):
 
 
 def _inside(population: AbstractPopulation) -> Iterator[AbstractPopulation]:
-    """A population and all that it is made of."""
+    """A population and all populations inside it."""
     yield population
     parts = jax.tree.leaves(population, is_leaf=lambda n: n is not population and isinstance(n, AbstractPopulation))
     for part in parts:
@@ -182,20 +182,20 @@ def _inside(population: AbstractPopulation) -> Iterator[AbstractPopulation]:
 
 
 def _check_labels(loss: Loss, population: AbstractPopulation) -> None:
-    """The logistic loss reads 0 and 1; other codings would train without a word."""
+    """The logistic loss expects 0 and 1; other codings would train silently."""
     found = labels_in(population) if isinstance(loss, Logistic) else None
     if found is not None and not np.all(np.isin(found, (0, 1))):
-        raise ValueError(f"the logistic loss needs labels 0 and 1; the population's y holds {found[:5].tolist()}.")
+        raise ValueError(f"the logistic loss needs labels 0 and 1; the population's y contains {found[:5].tolist()}.")
 
 
 def _check_weights(weights: np.ndarray, clients: int) -> None:
     if weights.shape != (clients,):
-        raise ValueError(f"weights must hold one p_i for each of the {clients} clients; got shape {weights.shape}.")
+        raise ValueError(f"weights must contain one p_i for each of the {clients} clients; got shape {weights.shape}.")
     check_finite("Problem", weights=weights)
     if np.any(weights < 0):
         raise ValueError(f"weights must not be negative; weights[{int(np.argmin(weights))}] = {weights.min():g}.")
     if abs(weights.sum() - 1.0) > 1e-6:
         raise ValueError(
             f"weights must sum to one; they sum to {weights.sum():.6g}. "
-            "Use weights / weights.sum(), or None for equal ones."
+            "Use weights / weights.sum(), or None for equal weights."
         )

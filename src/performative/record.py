@@ -1,4 +1,4 @@
-"""What a run writes down: `Record` says how much, a `Metric` is one number of each round."""
+"""What a run records: `Record` configures it, a `Metric` is one number per round."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -15,12 +15,12 @@ from performative.types import ArrayLike, Cohort, Numbers, Theta, Upload
 
 __all__ = ["Change", "Metric", "Record", "Unseen", "View"]
 
-# Points along a run at which risks are measured.
+# Number of points in a run at which risks are measured.
 RISK_POINTS = 20
 
 
 class Change(eqx.Module):
-    """A memory before a round and after it."""
+    """A memory before and after a round."""
 
     before: PyTree
     after: PyTree
@@ -31,17 +31,18 @@ class View(eqx.Module):
 
     Args:
         theta: the model that the round ended with
-        deployed: the model in the world's hands during the round
-        round: rounds that are over, this one included: 1, 2, ...
+        deployed: the model deployed during the round
+        round: completed rounds, including this one: 1, 2, ...
         time: simulated time that the round took
-        asked: the cohort as it was chosen
-        cohort: the cohort that was heard: clients without a finite update are left out of it
-        upload: what clients sent, one row for each row of the cohort
+        asked: the selected cohort
+        cohort: the cohort that contributed: clients with non-finite updates are excluded
+        upload: what clients sent, one row per row of the cohort
         clients: `ClientMemory` of all N clients, before and after
-        server: `ServerMemory`, before and after; theta of the round's start is `previous`
-        problem, algorithm: as `pf.run` was given them, on the device
+        server: `ServerMemory`, before and after
+        previous: theta at the start of the round
+        problem, algorithm: as passed to `pf.run`, on the device
         weights: p_i, [N]
-        now: simulated time since the start of the run; None where no population reads it
+        now: simulated time since the start of the run; None if no population reads it
     """
 
     theta: Theta
@@ -61,11 +62,11 @@ class View(eqx.Module):
 
 
 class Unseen(ValueError):
-    """A metric asked for what it cannot be shown."""
+    """A metric accessed something it may not see."""
 
 
 class Published:
-    """A view of what the world sees alone: theta, deployed and round. All else is refused, with the reason."""
+    """A view of published values only: theta, deployed and round. Anything else raises an error with the reason."""
 
     def __init__(self, theta: Theta, deployed: Theta, round: ArrayLike, why: str):
         self.theta, self.deployed, self.round, self._why = theta, deployed, round, why
@@ -77,16 +78,16 @@ class Published:
 
 
 class Metric(eqx.Module):
-    """One number of each round, worked out in the compiled loop.
+    """One number per round, computed in the compiled loop.
 
     Args:
         function: function(view) -> a number, with a `pf.record.View` of the round; JAX traces it
-        kind: "level": its value at a record. "total": the sum over all rounds so far, kept in compensated sums
-        label, unit: for plots and reports; None takes the name
-        unprotected: with privacy=, let it look at more than published models (theta, deployed, round). The guarantee of
-            such a run is void, and says which metric it was
+        kind: "level": its value at a record; "total": the sum over all rounds so far, with compensated summation
+        label, unit: for plots and reports; None for the name
+        unprotected: with privacy=, let it read more than published models (theta, deployed, round). The guarantee of
+            such a run is void, and names the metric
 
-    A level that looks at theta, deployed and round alone has a value at round 0, others are NaN there; a total is 0.
+    A level that reads only theta, deployed and round has a value at round 0, others are NaN there; a total is 0.
     """
 
     function: Callable[[Any], Any]
@@ -108,19 +109,19 @@ class Metric(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """What `pf.run` writes down.
+    """What `pf.run` records.
 
     Attributes:
         every: rounds between records
         theta: "all" keeps the model of every record, "last" only the final one
-        risks: points along the run at which risks are measured (True for 20, False for none)
-        consensus: how far clients end from each other
-        clients: quantities of each client at each record, [repeats, records, N], NaN for who was absent: "loss" (mean
+        risks: number of points in the run at which risks are measured (True for 20, False for none)
+        consensus: how far clients' models are apart after a round
+        clients: quantities of each client at each record, [repeats, records, N], NaN for absent clients: "loss" (mean
             loss of its batches), "update_norm", "weight", "steps", a count such as "samples", or what participation
-            remembers of each, present or not, such as "left" of `pf.participation.Retention`
+            remembers about each, present or not, such as "left" of `pf.participation.Retention`
         cohorts: who took part, with what weight and how many steps; needs every=1
         metrics: {name: Metric}, or a function of the view for a level
-        stable, optimal: points to record distances to; closed forms are used where the population has them
+        stable, optimal: points to record distances to; by default closed forms, if the population has them
         limit: a repeat counts as diverged when |theta| exceeds limit * (1 + |start|)
     """
 
@@ -157,7 +158,7 @@ class Record:
 
     @property
     def points(self) -> int:
-        """At how many points along the run risks are measured."""
+        """The number of points in the run at which risks are measured."""
         return RISK_POINTS * self.risks if isinstance(self.risks, bool) else self.risks
 
     @property
@@ -165,8 +166,8 @@ class Record:
         return "loss" in self.clients
 
     def looks_at(self) -> tuple[str, ...]:
-        """What of it looks at more than published models, in words: with privacy= it voids the guarantee."""
-        found = [f"metric {name!r} may look at uploads" for name, metric in self.metrics.items() if metric.unprotected]
+        """Records that read more than published models, in words: with privacy= they void the guarantee."""
+        found = [f"metric {name!r} may read uploads" for name, metric in self.metrics.items() if metric.unprotected]
         found += [f"{name!r} of each client is recorded" for name in self.clients]
         return (*found, *(["who took part is recorded"] if self.cohorts else []))
 

@@ -21,7 +21,7 @@ class AbstractSchedule(AbstractPart):
     """eta(t)."""
 
     is_constant: ClassVar[bool] = False
-    """Whether every step has the same length."""
+    """Whether the step size is constant."""
 
     @abstractmethod
     def __call__(self, t: Int[Array, ""] | int) -> Float[Array, ""]:
@@ -97,9 +97,9 @@ class Power(AbstractSchedule):
 
 
 class Table(AbstractSchedule):
-    """eta(t) = values[t // steps], the last one for all that comes later.
+    """eta(t) = values[t // steps], with the last value from then on.
 
-    With `steps` the algorithm's local steps, one value for each round.
+    If `steps` is the algorithm's local steps, this is one value per round.
     """
 
     references = ()
@@ -111,7 +111,7 @@ class Table(AbstractSchedule):
         check_finite("Table", values=self.values)
         check_counts(steps=self.steps)
         if np.ndim(self.values) != 1 or np.shape(self.values) == (0,):
-            raise ValueError(f"Table: values must be a list of steps; got {self.values}.")
+            raise ValueError(f"Table: values must be a list of step sizes; got {self.values}.")
         if is_concrete(self.values) and np.any(np.asarray(self.values) < 0):
             raise ValueError(f"Table: steps must not be negative; got {self.values}.")
 
@@ -133,14 +133,14 @@ def harmonic(scale: ArrayLike, offset: ArrayLike) -> Harmonic:
 def theorem(
     assumptions: Assumptions, local_steps: int, scheme: str = "full", k: int | None = None, printed: bool = False
 ) -> Harmonic:
-    """The step that a convergence theorem of P-FedAvg allows: eta(t) = 2 / (mu_tilde (t + gamma)).
+    """The step size that a convergence theorem of P-FedAvg allows: eta(t) = 2 / (mu_tilde (t + gamma)).
 
     Args:
         scheme: "full" (Theorem 3.1 of Jin et al. 2024), "one" (3.2) or "two" (3.3).
-        k: How many clients a round has under "one" and "two".
-        printed: Take the constants as printed; see `performative.theory.p_fedavg`.
+        k: Number of clients per round under "one" and "two".
+        printed: Use the constants as printed in the paper; see `performative.theory.p_fedavg`.
 
-    Safe and slow. A problem that the theorem does not cover is refused with the preconditions that it breaks.
+    Safe and slow. A problem that the theorem does not cover raises an error with the violated preconditions.
     """
     found = p_fedavg(assumptions, local_steps, scheme, k, printed)
     if found.unmet:
@@ -149,5 +149,5 @@ def theorem(
 
 
 def as_schedule(rate: Rate) -> Schedule:
-    """A number means a constant step; a schedule, or any function of t, stays what it is."""
+    """A number means a constant step size; a schedule, or any function of t, is returned unchanged."""
     return rate if callable(rate) else Constant(rate)

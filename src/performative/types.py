@@ -1,4 +1,4 @@
-"""The records that travel between parts, and the two kinds of field that parts are made of."""
+"""The records passed between parts, and the kinds of field that parts consist of."""
 
 import functools
 import operator
@@ -28,18 +28,18 @@ __all__ = [
     "Upload",
 ]
 
-# Trees of arrays: a model, what parts draw, one sample z. A checker that reads text takes a `PyTree` for anything.
+# Trees of arrays: a model, what parts draw, one sample z. A static checker treats a `PyTree` as Any.
 Theta = PyTree
 Noise = PyTree
 Sample = PyTree
 Loss = Callable[[Theta, Sample], Array]
-# Table rows to draw, by number.
+# Indices of table rows to draw.
 RowNumbers = Int[Array | np.ndarray, "..."]
-# What a part, or a client's data, remember from one round to the next: None where there is nothing. A part says which
+# What a part, or a client's data, remember from one round to the next: None for nothing. A part declares it
 # (`AbstractChannel[None]`); one that does not may remember anything.
 Memory = TypeVar("Memory", default=Any)
 World = TypeVar("World", default=Any)
-# What users hand in has a type to those who read the text, none at run time: our own checks say more than a TypeError.
+# User input is typed for static checkers, but not at run time: our own checks say more than a TypeError.
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike as ArrayLike
 
@@ -54,14 +54,14 @@ else:
 
 
 class AbstractTable(eqx.Module):
-    """What may stand in a table field in the place of an array [N, m, ...]; `performative.tables` has some.
+    """A replacement for an array [N, m, ...] in a table field; `performative.tables` has some.
 
     It is indexed by sample once it has been sliced to one client, and has an array's shape and dtype. `scale` is the
-    factor on what is stored; without one, whole numbers stay whole.
+    factor on stored values; without one, integers stay integers.
     """
 
     scale: eqx.AbstractVar[Any]
-    __iter__ = None  # else Python would try 0, 1, 2, ...
+    __iter__ = None  # otherwise Python would try 0, 1, 2, ...
 
     @property
     @abstractmethod
@@ -83,12 +83,12 @@ class AbstractTable(eqx.Module):
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
         raise TypeError(
-            f"{type(self).__name__} is read row by row and cannot be taken as a whole; give an array where all of it "
-            "is needed at once."
+            f"{type(self).__name__} is read row by row and cannot be read as a whole; pass an array if all of it is "
+            "needed at once."
         )
 
 
-# What a field of numbers holds: host arrays until `run` moves them to the device. Shapes stand in the docstrings.
+# The type of a numeric field: host arrays until `run` moves them to the device. Shapes are in the docstrings.
 if TYPE_CHECKING:
     Numbers = Any
     Counts = Any
@@ -98,7 +98,7 @@ else:
 
 
 def as_array(value: ArrayLike) -> np.ndarray:
-    """A NumPy array; rows of different lengths, which are none, as one object that the checks refuse."""
+    """A NumPy array; ragged rows become one object array, which the checks refuse."""
     try:
         return np.asarray(value)
     except ValueError:
@@ -108,7 +108,7 @@ def as_array(value: ArrayLike) -> np.ndarray:
 
 
 def as_numbers(value: ArrayLike | None) -> Any:
-    """Host numbers become float64 NumPy arrays, so that nothing is lost before `run` picks a precision."""
+    """Host numbers become float64 NumPy arrays, so nothing is lost before `run` picks a precision."""
     if isinstance(value, jax.Array) or value is None:
         return value
     if isinstance(value, AbstractTable):
@@ -119,17 +119,17 @@ def as_numbers(value: ArrayLike | None) -> Any:
 
 
 def number(**options: Any) -> Any:
-    """A field that holds numbers: a leaf, hence something a sweep can vary without compiling again."""
+    """A numeric field: a leaf, so a sweep can vary it without recompilation."""
     return eqx.field(converter=as_numbers, **options)
 
 
 def as_whole(value: object) -> Any:
-    """NumPy's whole numbers become Python's, which can be part of a program; the rest is left to the checks."""
+    """Convert NumPy integers to Python's, which can be static; anything else is left to the checks."""
     return int(value) if isinstance(value, np.integer) else value
 
 
 def as_words(value: object) -> tuple[str, ...]:
-    """Sentences as a tuple; a single one may stand by itself."""
+    """Sentences as a tuple; a single string is allowed."""
     words = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (list, tuple)) else None
     if words is None or not all(isinstance(word, str) for word in words):
         raise ValueError(f"from_data must be sentences; got {value!r}.")
@@ -137,7 +137,7 @@ def as_words(value: object) -> tuple[str, ...]:
 
 
 def whole(**options: Any) -> Any:
-    """A field that holds a whole number which sets a shape or chooses code: static, so another value compiles again.
+    """An integer field that sets a shape or selects code: static, so another value triggers recompilation.
 
     JAX does not trace it, unlike `number()`: `jnp.zeros(self.k)` and `range(self.k)` work.
     """
@@ -145,16 +145,16 @@ def whole(**options: Any) -> Any:
 
 
 def per_client(*, table: bool = False, converter: Callable[[Any], Any] = as_numbers, **options: Any) -> Any:
-    """A field with one row a client on its leading axis; a plain number is shared by all clients.
+    """A field with one row per client on its leading axis; a plain number is shared by all clients.
 
-    `table=True` marks a client's whole data table. Such rows are looked up sample by sample instead of
-    being copied for every client that takes part.
+    `table=True` marks a client's whole data table. Such rows are looked up sample by sample instead of being copied for
+    every participating client.
     """
     return eqx.field(converter=converter, metadata={"per_client": True, "table": table}, **options)
 
 
 def is_concrete(value: PyTree) -> bool:
-    """Whether the values can be looked at now (they cannot while JAX traces, nor in a table that is read by rows)."""
+    """Whether the values can be read now (not while JAX traces, nor in a table that is read by rows)."""
     return not isinstance(value, AbstractTable) and not any(
         isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value)
     )
@@ -164,12 +164,12 @@ class Scene(eqx.Module):
     """What a client's people see when a model is deployed.
 
     Args:
-        theta: the model that these people meet
+        theta: the model that these people see
         loss: l(theta; z), for people whose reaction follows it
-        time: simulated time since the start; None where nobody keeps it
-        models: all models that are deployed, [players, ...], those of others included; None where there is one, and
-            where the population does not read them
-        player: which of them these people meet; None where `models` is
+        time: simulated time since the start; None if not tracked
+        models: all deployed models, [players, ...], including those of others; None if there is only one, or if the
+            population does not read them
+        player: which of them these people see; None if `models` is
     """
 
     theta: Theta
@@ -179,13 +179,13 @@ class Scene(eqx.Module):
     player: Int[Array, ""] | None = None
 
     def meeting(self, theta: Theta) -> "Scene":
-        """The same scene for people who meet another model."""
+        """The same scene for people who see another model."""
         return Scene(theta, self.loss, self.time, self.models, self.player)
 
     def others(self, function: Callable[[Theta], Array]) -> tuple[Array, Bool[Array, " players"]]:
-        """function(model) of each model, [players, ...], and which of them are others' than `theta`.
+        """function(model) of each model, [players, ...], and which of them are not `theta`.
 
-        Where there is one model, it is alone: no row is another's.
+        If there is only one model, no row belongs to another.
         """
         if self.models is None or self.player is None:
             return function(self.theta)[None], jnp.zeros((1,), bool)
@@ -194,11 +194,11 @@ class Scene(eqx.Module):
 
 
 class Cohort(eqx.Module):
-    """Who takes part in one round: K rows, whatever N is.
+    """Who takes part in one round: K rows, independent of N.
 
-    `weight` holds a_i, the factor of client i's update. `active` is None where every row is real; spare rows
-    carry the id N. `steps` holds tau_i, or None where all do E steps. `elapsed` is the time that the server waited.
-    `age` counts the rounds since each client took its model, None where all start from the newest.
+    `weight` contains a_i, the factor of client i's update. `active` is None if every row is real; padding rows have the
+    id N. `steps` contains tau_i, or None if all do E steps. `elapsed` is the time that the server waited. `age` counts
+    the rounds since each client took its model, None if all start from the newest.
     """
 
     ids: Int[Array, " K"]
@@ -210,16 +210,16 @@ class Cohort(eqx.Module):
 
     @property
     def present(self) -> Bool[Array, " K"]:
-        """Rows that are clients."""
+        """Rows that are real clients."""
         return jnp.ones(self.ids.shape, bool) if self.active is None else self.active
 
 
 class Broadcast(eqx.Module):
-    """What the server sends: the model, the model in the world's hands, the aggregator's extra, the round.
+    """What the server sends: the model, the deployed model, the aggregator's extra, the round.
 
-    `steps` is E; `clients` is K, how many clients the round is made for; `time` is simulated time at its start, None
-    where nobody keeps it; `models` all models that are deployed, [players, ...], None where the population reads none.
-    `past` holds what was sent in the last rounds, where clients may still be at work on it.
+    `steps` is E; `clients` is K, the number of clients of the round; `time` is the simulated time at its start, None if
+    not tracked; `models` are all deployed models, [players, ...], None if the population reads none. `past` contains
+    what was sent in the last rounds, if clients may still be training on it.
     """
 
     theta: Theta
@@ -238,11 +238,11 @@ class Broadcast(eqx.Module):
         return self.round * self.steps
 
     def sent(self) -> PyTree:
-        """What `past` keeps of it."""
+        """The part that `past` keeps."""
         return self.theta, self.deployed, self.extra, self.time
 
     def ago(self, age: Int[Array, ""]) -> "Broadcast":
-        """What was sent so many rounds ago; `past` goes that far back."""
+        """What was sent `age` rounds ago; `past` must go back that far."""
         rows = jax.tree.leaves(self.past)[0].shape[0]
         theta, deployed, extra, time = jax.tree.map(lambda leaf: leaf[(self.round - age) % rows], self.past)
         return Broadcast(theta, deployed, extra, self.round - age, self.steps, self.clients, time, self.models)
@@ -251,8 +251,8 @@ class Broadcast(eqx.Module):
 class Upload(eqx.Module):
     """What a client returns: delta = theta_i - broadcast theta, always; models are never averaged.
 
-    `effective_step` is how far its local steps would have gone had every gradient been 1: sum of eta for plain steps.
-    `loss` is the mean loss of its batches, None where nobody asked. `world_metrics` tells how its world moved.
+    `effective_step` is how far its local steps would have moved had every gradient been 1: the sum of eta for plain
+    steps. `loss` is the mean loss of its batches, None if not requested. `world_metrics` describes how its world moved.
     """
 
     delta: Theta
@@ -264,7 +264,7 @@ class Upload(eqx.Module):
     world_metrics: dict[str, Array] = eqx.field(default_factory=dict)
 
     def to_aggregate(self) -> "Upload":
-        """What an aggregator sees: not the totals, the loss and the world's metrics, which no private noise covers."""
+        """What an aggregator sees: without the totals, the loss and the world's metrics, which no noise protects."""
         return eqx.tree_at(
             lambda upload: (upload.metrics, upload.loss, upload.world_metrics), self, ({}, None, {}),
             is_leaf=lambda leaf: leaf is None or isinstance(leaf, dict),
@@ -272,9 +272,9 @@ class Upload(eqx.Module):
 
 
 class Batch(eqx.Module):
-    """Samples of one local step, with the randomness that made them. `mask` is None where all rows count.
+    """Samples of one local step, with their randomness. `mask` is None if all rows count.
 
-    `group` says which group each sample comes from, None where the population has no groups.
+    `group` is the group of each sample, None if the population has no groups.
     """
 
     z: Sample
@@ -284,15 +284,15 @@ class Batch(eqx.Module):
 
     @property
     def rows(self) -> int:
-        """n, rows that do not count included."""
+        """n, including masked rows."""
         return jax.tree.leaves(self.z)[0].shape[0]
 
 
 class Local(eqx.Module):
-    """What a client knows while it computes a direction. `client` is its number, None where it has none.
+    """What a client knows while it computes a direction. `client` is its index, None if it has none.
 
-    `expected` is the mean size of its batches, a constant of the sampler; None where it is the size of this one.
-    `player` is its model's place in `broadcast.models`, None where there are none.
+    `expected` is the mean size of its batches, a constant of the sampler; None if it is the size of this one.
+    `player` is its model's index in `broadcast.models`, None if there are none.
     """
 
     loss: Loss
@@ -308,10 +308,10 @@ class Local(eqx.Module):
 
 
 class Estimate(eqx.Module, Generic[Memory]):
-    """A direction to step against, the estimator's new memory, and counts that the round adds up.
+    """A direction to step against, the estimator's new memory, and counts that the round sums.
 
-    A count that is the same at every step is a plain number, and then costs nothing. `facts` are for a wrapper
-    around the estimator (how large was the gradient, the Jacobian?); they are not recorded.
+    A count that is the same at every step is a plain number, which costs nothing. `facts` are for a wrapper around the
+    estimator (such as the size of the gradient or the Jacobian); they are not recorded.
     """
 
     direction: Theta
@@ -321,7 +321,7 @@ class Estimate(eqx.Module, Generic[Memory]):
 
 
 class Draws(eqx.Module):
-    """Random numbers that a client's round finds ready; None where parts draw them from their keys.
+    """Random numbers drawn in advance for a client's round; None if parts draw them from their keys.
 
     Args:
         data: the batch's noise and its mask. Noise of estimator and channel may come from the system's entropy instead.
@@ -333,18 +333,18 @@ class Draws(eqx.Module):
 
 
 class ClientMemory(eqx.Module):
-    """All that a client remembers between rounds; None where a part has no memory."""
+    """All that a client remembers between rounds; None if a part has no memory."""
 
     world: PyTree
     batch: PyTree
     estimator: PyTree
     channel: PyTree
-    own: PyTree = None  # what the client keeps of its model
-    seen: PyTree = None  # `own` when it was deployed last, where that is not each round
+    own: PyTree = None  # the client's own part of its model
+    seen: PyTree = None  # `own` when last deployed, if not every round
 
 
 class ServerMemory(eqx.Module):
-    """All that the server remembers between rounds besides the model; None where a part has no memory."""
+    """All that the server remembers between rounds besides the model; None if a part has no memory."""
 
     participation: PyTree
     aggregator: PyTree
@@ -352,20 +352,20 @@ class ServerMemory(eqx.Module):
 
 
 class State(eqx.Module):
-    """Everything that a run carries from one round to the next."""
+    """The state of a run from one round to the next."""
 
     theta: Theta
     deployed: Theta
     clients: ClientMemory
     server: ServerMemory
     round: Int[Array, ""]
-    participation: PyTree  # sum of a_i so far, a `Total` of [N]; None where it is known ahead
-    time: PyTree = None  # simulated time so far, a `Total`; None where no population reads it
-    past: PyTree = None  # what was sent in the last rounds, round r in row r mod rows; None where nobody needs it
+    participation: PyTree  # sum of a_i so far, a `Total` of [N]; None if known in advance
+    time: PyTree = None  # simulated time so far, a `Total`; None if no population reads it
+    past: PyTree = None  # what was sent in the last rounds, round r in row r mod rows; None if nobody needs it
 
 
 def masked_mean(values: PyTree, mask: Bool[Array, " n"] | None) -> PyTree:
-    """Mean over the leading axis, over the rows that the mask keeps. Rows it drops may hold anything."""
+    """Mean over the leading axis, over the rows that the mask keeps. Dropped rows may contain anything."""
     if mask is None:
         return jax.tree.map(lambda v: jnp.mean(v, axis=0), values)
     count = jnp.maximum(jnp.sum(mask), 1)

@@ -1,5 +1,6 @@
 """An assessment of one's own table: answers that come from the solvers, tables that people have, refusals by name."""
 
+import dataclasses
 import json
 import sys
 
@@ -70,6 +71,7 @@ def test_decisions_by_hand(found):
     assert rates.caught == pytest.approx(np.mean(after[bad] > limit), abs=1e-12)
     assert rates.wrongly == rates.expected_wrongly == pytest.approx(np.mean(score[~bad] > limit))
     assert found.scenario.changed == pytest.approx(np.mean((score > limit)[bad] != (after > limit)[bad]))
+    assert found.scenario.overturned == pytest.approx(np.mean(after[bad & (score > limit)] <= limit))
     loss = np.mean(np.logaddexp(0, after) - bad * after) + 0.05 / 2 * np.sum((theta * spread) ** 2)
     assert rates.risk == pytest.approx(loss, rel=1e-6)
     assert by_name["debt"].moves == pytest.approx(-0.4 * theta[0] * spread[0] ** 2)
@@ -84,7 +86,7 @@ def test_groups_are_compared_beyond_chance(found):
     assert rows["old", "static"].rise == 0, "people with label 0 do not respond here, and the model is the same"
     sure = Finding("answer.groups", "warning", {"model": "stable", "few": ["x"], "most": ["a", 0.2, 0.01],
                                                 "least": ["b", 0.0, 0.01], "sure": True, "least_good": 30})  # fmt: skip
-    assert "more than chance" in WORDS.say(sure) and "Too few" in WORDS.say(sure) and SHORT.say(sure) == "a most"
+    assert "a significant diff" in WORDS.say(sure) and "Too few" in WORDS.say(sure) and SHORT.say(sure) == "a most"
 
 
 def test_text_html_json_page_frame_and_picture(found, tmp_path):
@@ -137,7 +139,7 @@ def test_what_the_certificate_does_not_know_is_not_known():
         "strength": 1.0, "settles": None, "verdict": "None.", "reached": None, "small_steps": None, "alike": False,
         "others": [[0.5, True], [1.0, None]],
     })  # fmt: skip
-    assert SHORT.say(unknown) == "Does not know" and "1 not known" in WORDS.say(unknown)
+    assert SHORT.say(unknown) == "Unknown" and "1 unknown" in WORDS.say(unknown)
 
 
 def prepared(frame, **options):
@@ -153,14 +155,14 @@ def test_tables_as_people_have_them():
     frame.loc[1, "default"] = None
     made = prepared(frame, client="bank")
     told = " ".join(made.notes)
-    for part in ("'row' counts the rows", "'same' is the same", "'empty' is empty", "24 empty entries", "1 of 240 rows",
-                 "'debt' was cut at"):  # fmt: skip
+    for part in ("'row' counts the rows", "'same' is constant", "'empty' is empty", "24 missing entries",
+                 "1 of 240 rows", "'debt' was clipped at"):  # fmt: skip
         assert part in told, part
     assert made.features == ["debt", "usage", "age", "member"] and made.positive == "Yes"
     assert len(made.frame) == N - 1 and made.frame.debt.max() < 100
     assert not np.isnan(made.frame[made.features].to_numpy()).any()
     kept = prepared(frame, scale="standard", client="bank")
-    assert kept.frame.debt.max() == 1e7 and not any("was cut" in note for note in kept.notes)
+    assert kept.frame.debt.max() == 1e7 and not any("was clipped" in note for note in kept.notes)
     some = prepared(frame.drop(columns="bank"), rows=50)
     assert len(some.frame) == 50 and any("50 of 239 rows" in note for note in some.notes)
 
@@ -203,18 +205,25 @@ def with_infinite(frame):
         (lambda f: f, {"client": "banc"}, "client='banc' is not a column.*Did you mean 'bank'"),
         (lambda f: f, {"strategic": ["dept"]}, "strategic='dept' is not a column.*Did you mean 'debt'"),
         (lambda f: f, {"group": "sex"}, "group='sex' is not a column"),
+        (lambda f: f, {"group": "debt"}, "group='debt' has 240 values in 240 rows"),
+        (lambda f: f, {"client": "default"}, "client='default' is the label"),
         (lambda f: f.assign(default=1), {}, "label='default' is 1 in every row"),
-        (lambda f: f.assign(default=range(len(f))), {}, "must hold two classes.*240"),
-        (lambda f: f.assign(default=None), {}, "says nothing in any row"),
-        (lambda f: f.assign(default=np.where(f.debt > 5, "good", "bad")), {}, "holds .* say which of them is 1"),
+        (lambda f: f.assign(default=range(len(f))), {}, "must have two classes.*240"),
+        (lambda f: f.assign(default=None), {}, "is missing in every row"),
+        (lambda f: f.assign(default=np.where(f.debt > 5, "good", "bad")), {}, 
+            "contains '(good|bad)' and '(good|bad)'; specify which of them is 1: set positive= .* people try to avoid"),
         (lambda f: f, {"positive": "perhaps"}, "positive='perhaps' is not a value"),
-        (lambda f: f.assign(name=[f"person {i}" for i in range(len(f))]), {}, "'name' holds 240 different words"),
+        (lambda f: f.assign(name=[f"person {i}" for i in range(len(f))]), {}, "'name' has 240 distinct values"),
         (lambda f: f.assign(day=pd.Timestamp("2024-01-01")).assign(
-            day=lambda g: g.day + pd.to_timedelta(range(len(g)), "D")), {}, "column 'day' holds dates"),
+            day=lambda g: g.day + pd.to_timedelta(range(len(g)), "D")), {}, "column 'day' contains dates"),
         (with_infinite, {}, "column 'debt' must be finite; 1 of 240"),
-        (lambda f: f.assign(bank=None), {"client": "bank"}, "client='bank' says nothing in 240 of 240"),
-        (lambda f: f, {"strategic": ["bank"]}, "column 'bank' holds words"),
-        (lambda f: f.assign(same=1.0), {"strategic": ["same"]}, "column 'same' is no feature with two values"),
+        (lambda f: f.assign(bank=None), {"client": "bank"}, "client='bank' is missing in 240 of 240"),
+        (lambda f: f, {"strategic": ["bank"]}, "column 'bank' is categorical"),
+        (lambda f: f.assign(same=1.0), {"strategic": ["same"]}, "column 'same' is not a feature with at least"),
+        (lambda f: f, {"strategic": ["bank"], "group": "bank"}, "'bank' is the group, so .*; remove it from strategic"),
+        (lambda f: f, {"strategic": ["bank"], "client": "bank"}, "column 'bank' is the client"),
+        (lambda f: f, {"strategic": ["default"]}, "column 'default' is the label"),
+        (lambda f: f, {"strategic": ["age"], "ignore": ["age"]}, "column 'age' is ignored"),
         (lambda f: f[["default"]], {}, "no feature is left"),
         (lambda f: f[["default", "bank"]], {}, "no numeric column"),
     ],
@@ -247,26 +256,36 @@ def test_files_of_every_kind(tmp_path):
     frame.to_csv(tmp_path / "p.csv", index=False)
     frame.to_parquet(tmp_path / "p.parquet")
     frame.to_csv(tmp_path / "semi.csv", index=False, sep=";", decimal=",")
+    frame.to_csv(tmp_path / "points.csv", index=False, sep=";")
     frame.to_csv(tmp_path / "p.csv.gz", index=False)
     import duckdb
 
     with duckdb.connect(tmp_path / "p.duckdb") as connection:
         connection.register("frame", frame)
         connection.execute("CREATE TABLE folk AS SELECT * FROM frame")
-    for name in ("p.csv", "p.parquet", "semi.csv", "p.csv.gz", "p.duckdb#folk"):
+    for name in ("p.csv", "p.parquet", "semi.csv", "points.csv", "p.csv.gz", "p.duckdb#folk"):
         read, _ = read_people(tmp_path / name if "#" not in name else str(tmp_path / name))
         pd.testing.assert_frame_equal(read[frame.columns.tolist()], frame, check_dtype=False)
     (tmp_path / "empty.csv").touch()
     (tmp_path / "latin.csv").write_bytes(b"a,b\n\xe9,1\n")
     (tmp_path / "ragged.csv").write_text("a,b\n1,2\n1,2,3\n")
     (tmp_path / "twice.csv").write_text("a,a\n1,2\n")
-    wrong = {"empty.csv": "the file is empty", "latin.csv": "not UTF-8", "ragged.csv": "differ in length",
-             "twice.csv": "occurs twice", "none.csv": "no such file"}  # fmt: skip
+    (tmp_path / "two.csv").write_text("a;a\n1;2\n")
+    (tmp_path / "two.tsv").write_text("a\tb\ta\n1\t2\t3\n")
+    pd.DataFrame([[1, 2]], columns=["a", "a"]).to_csv(tmp_path / "two.csv.gz", index=False)
+    wrong = {"empty.csv": "the file is empty", "latin.csv": "not UTF-8",
+             "ragged.csv": "line 3 has 3 fields, 2 are expected", "twice.csv": "occurs twice",
+             "two.csv": "occurs twice", "two.tsv": "column 'a' occurs twice; keep one",
+             "two.csv.gz": "column 'a' occurs twice; keep one", "none.csv": "no such file"}  # fmt: skip
     for name, told in wrong.items():
         with pytest.raises(ValueError, match=told):
             read_people(tmp_path / name)
     with pytest.raises(ValueError, match="must be a table or the path of one"):
         read_people(3)
+    with pytest.raises(ValueError, match=r"must be one table; got 2 tables in a dict.*pandas.concat.* client='client'"):
+        pf.assess({"a": frame, "b": frame}, label="default")
+    both, _ = read_people(pd.concat({"a": frame, "b": frame}, names=["client"]).reset_index("client"))
+    assert both.client.tolist() == ["a"] * N + ["b"] * N and both.columns.tolist() == ["client", *frame.columns]
     with pytest.raises(ValueError, match="there are no rows"):
         problem_of_people(frame.head(0), label="default")
 
@@ -285,3 +304,57 @@ def test_coefficients_are_in_the_units_of_the_table():
         times = 1000 if one.name == "debt" else 1
         assert two.moves == pytest.approx(times * one.moves) and two.static == pytest.approx(one.static / times)
         assert one.per_spread == two.per_spread and one.stable is None
+
+
+def test_a_value_too_large_to_square_is_clipped_or_refused():
+    frame = table().drop(columns="bank")
+    frame.loc[0, "debt"] = 1e300
+    assert prepared(frame).frame.debt.max() < 100
+    with pytest.raises(ValueError, match=r"column 'debt' has values of up to 1e\+300, which are too large to scale"):
+        problem_of_people(frame, label="default", scale="standard")
+
+
+def test_columns_may_be_named_by_numbers():
+    frame = table().rename(columns={"debt": 0, "usage": 1, "bank": 2, "age": 3})
+    made = prepared(frame, strategic=[0], client="2", ignore=[3])
+    assert made.strategic == ("0",) and made.client == "2" and made.features == ["0", "1"]
+    assert problem_of_people(frame, label="default", strategic=[0], ignore=[2])[1].strategic == ("0",)
+
+
+@pytest.mark.parametrize("rows, out", [(30, 1), (200, 6)])
+def test_outliers_beyond_the_percentiles(rows, out):
+    """In a short table, and with more than 1 % of outliers, the extreme percentiles are outliers themselves."""
+    frame = table(rows)
+    frame.loc[: out - 1, "debt"] *= 1e6
+    made = prepared(frame, ignore=["bank"])
+    ordinary = frame.debt[out:]
+    assert made.frame.debt.std() < 2 * ordinary.std()
+    low, high = np.quantile(frame.debt, (0.25, 0.75))
+    assert made.frame.debt.max() == pytest.approx(high + 3 * (high - low))
+    assert any("3 interquartile ranges" in note for note in made.notes)
+    np.testing.assert_array_equal(made.frame.debt[out:], ordinary)
+
+
+def test_where_few_are_refused_few_decisions_can_flip(found):
+    """Of 600 people 6 are refused, and all of them get accepted: 1 % of decisions, but all refusals."""
+
+    def said(decisions, refusals):
+        flips = {"changed": decisions, "overturned": refusals}
+        scenarios = tuple(dataclasses.replace(one, **flips) for one in found.scenarios)
+        return dataclasses.replace(found, scenarios=scenarios).findings[0]
+
+    rare, hardly = said(0.01, 1.0), said(0.005, 0.05)
+    assert rare.severity == "warning" and "yes: 1.0 % of decisions, 100.0 % of refusals" in SHORT.say(rare)
+    assert "Even with strength 0.1, more than 1 % of decisions, or 10 % of refusals" in WORDS.say(rare)
+    assert SHORT.say(hardly) == "Hardly" and "at most 0.5 % of decisions and 5.0 % of refusals" in WORDS.say(hardly)
+
+
+def test_groups_that_fare_alike_and_a_single_person():
+    alike = Finding("answer.groups", "info", {"model": "stable", "few": [], "most": ["f", 0.0, 0.0],
+                                              "least": ["f", 0.0, 0.0], "sure": False, "least_good": 30})  # fmt: skip
+    assert WORDS.say(alike).endswith("change by +0.0 points in every group.")
+    one = Finding("answer.cost", "info", {
+        "lost": 1.0, "lost_error": None, "excess": None, "excess_error": None, "further": None,
+        "risks": [1.0, None, None], "rates": [[0.0, 0.0, 0.9], None], "expected": [1.0, 0.1, 0.9],
+    })  # fmt: skip
+    assert "(-100.0 points, of one person)" in WORDS.say(one) and SHORT.say(one) == "Nothing significant"

@@ -142,7 +142,7 @@ def test_what_cannot_work_is_refused() -> None:
         pf.run(problem, pf.p_fedavg(0.1, participation=pf.Asynchronous(1, 9)), rounds=2)
     with pytest.raises(ValueError, match="buffer=5, but there are only 4 clients"):
         pf.run(problem, pf.p_fedavg(0.1, participation=pf.Asynchronous(5)), rounds=2)
-    with pytest.raises(ValueError, match="one a client"):
+    with pytest.raises(ValueError, match="one number per client"):
         part = pf.Asynchronous(2, latency=pf.participation.Exponential([1.0, 2.0]))
         pf.run(problem, pf.p_fedavg(0.1, participation=part), rounds=2)
     with pytest.raises(ValueError, match="newer models"):

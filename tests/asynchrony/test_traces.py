@@ -42,6 +42,7 @@ def test_work_waits_for_the_next_window(client: int) -> None:
     np.testing.assert_allclose(found, [slowly(client, a, b) for a, b in zip(start, work, strict=True)], atol=5e-3)
 
 
+@pytest.mark.slow
 def test_a_run_by_a_file(tmp_path: Path) -> None:
     file = tmp_path / "phones.csv"
     file.write_text("client,start,end\n1,2,3\n0,6,7\n0,0,4\n2,0,10\n")

@@ -129,7 +129,7 @@ def test_audit_of_clients():
 def test_audit_where_nothing_is_claimed():
     findings = attack.estimate_epsilon(None, pf.p_fedavg(0.1), rows=10, rounds=30, repeats=200)
     assert findings[0].lower > 2 and math.isinf(findings[0].claimed) and not findings[0].alarm
-    assert findings[0].to_dict()["claimed"] is None and findings[0].sentence.startswith("Nothing is claimed")
+    assert findings[0].to_dict()["claimed"] is None and findings[0].sentence.startswith("No claim to test")
 
 
 def test_refusals():
@@ -148,5 +148,5 @@ def test_refusals():
 
 def test_chances_that_are_none_are_refused():
     for wrong in ({"delta": 7.0}, {"confidence": -np.inf}):
-        with pytest.raises(ValueError, match="must be between 0 and 1"):
+        with pytest.raises(ValueError, match="must lie between 0 and 1"):
             pf.privacy.attack.canaries(pf.p_fedavg(0.1), rows=4, **wrong)

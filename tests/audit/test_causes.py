@@ -292,7 +292,7 @@ def test_frames_of_either_kind_give_the_answer_of_the_arrays(make):
     assert isinstance(found, Cause) and found.design == "randomized" and found.identified
     assert found.estimate == cause_of(table, "outcome").estimate
     assert set(found.refusals) == set(DESIGNS) - {"randomized"}
-    assert "drawn by chance" in found.assumption and found.interval[0] < found.estimate < found.interval[1]
+    assert "made at random" in found.assumption and found.interval[0] < found.estimate < found.interval[1]
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_the_design_is_the_one_that_the_data_identify(world, design):
     told = found.to_dict()
     check(told["findings"], WORDS)
     assert told["design"] == design and set(told["refusals"]) == set(DESIGNS) - {design}
-    assert str(found).startswith("What the model does to outcome cannot be told" if design is None else "")
+    assert str(found).startswith("The effect of the model on outcome cannot be estimated" if design is None else "")
     if design is None:
         assert np.isnan(found.estimate) and told["estimate"] is None and told["interval"] == [None, None]
 
@@ -335,15 +335,15 @@ def test_several_outcomes_at_once():
         ({"features": ["a", "nothing"]}, "features='nothing' is not a column"),
         ({"features": "a"}, "features must be a list, each a text"),
         ({"features": ["decision"]}, "has two roles"),
-        ({"decision": "score"}, "must hold 0 and 1"),
+        ({"decision": "score"}, "must contain 0 and 1"),
         ({"propensity": "score"}, r"must lie in \[0, 1\]"),
         ({"threshold": np.nan}, "threshold must be one number or None"),
         ({"threshold": np.inf}, "threshold must be a finite number"),
         ({"design": "randomised"}, "unknown design 'randomised'. Did you mean 'randomized'"),
         ({"level": 95}, "level must lie between 0 and 1"),
-        ({"score": "words"}, "must hold numbers"),
-        ({"score": "gaps"}, "says nothing"),
-        ({"client": "gaps"}, "says nothing in some rows"),
+        ({"score": "words"}, "must be numeric"),
+        ({"score": "gaps"}, "is missing"),
+        ({"client": "gaps"}, "is missing in some rows"),
     ],
 )
 def test_wrong_input_is_named(change, told):

@@ -50,7 +50,7 @@ def check_same(report, central):
         assert report.prospect.outlook.contraction == pytest.approx(central.prospect.outlook.contraction, rel=1e-9)
 
 
-@pytest.mark.parametrize(("kind", "cut"), [("json", "clients"), ("npz", "rows")])
+@pytest.mark.parametrize(("kind", "cut"), [("json", "clients"), pytest.param("npz", "rows", marks=pytest.mark.slow)])
 def test_merged_sums_say_what_all_rows_say(tmp_path, kind, cut):
     folder = tmp_path / "all"
     folders.squared_folder(folder, T=10, rows=150)
@@ -67,7 +67,7 @@ def test_merged_sums_say_what_all_rows_say(tmp_path, kind, cut):
     [
         pytest.param(RULE, 0.2, ("propensity",), marks=pytest.mark.slow),
         ("", 0.2, ()),
-        (RULE, None, ("score", "propensity")),
+        pytest.param(RULE, None, ("score", "propensity"), marks=pytest.mark.slow),
         pytest.param("", None, ("propensity",), marks=pytest.mark.slow),
     ],
 )
@@ -155,7 +155,7 @@ def test_noise_is_calibrated_and_its_size_is_as_stated(tmp_path):
 
 def test_noise_takes_bounds_of_every_column(tmp_path):
     folders.applicants_folder(tmp_path, "[clip]\nincome = [-6, 6]\n", T=3, rows=100, every=True)
-    with pytest.raises(LogError, match=r"bounds of every feature; there are none of 'debt'.*\[clip\]"):
+    with pytest.raises(LogError, match=r"bounds for every feature; there are none for 'debt'.*\[clip\]"):
         summarize(tmp_path, epsilon=1.0, delta=1e-6)
     with pytest.raises(ValueError, match="both epsilon and delta"):
         summarize(tmp_path, epsilon=1.0)
@@ -187,7 +187,7 @@ def test_sums_that_mean_different_things_are_refused(tmp_path):
     with pytest.raises(LogError, match="no such file of moments"):
         read_summaries(tmp_path / "none.json")
     (tmp_path / "bad.json").write_text("{}")
-    with pytest.raises(LogError, match="is no file of moments"):
+    with pytest.raises(LogError, match="is not a file of moments"):
         read_summaries(tmp_path / "bad.json")
 
 

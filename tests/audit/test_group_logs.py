@@ -94,7 +94,7 @@ def test_no_rule_and_no_decision(tmp_path):
     assert groups_of_logs(logs).after[0].acceptance.trials == 0
     logs = read_logs(bank(tmp_path, rows.drop(columns=["accepted", "group"])))
     assert logs.groups is None
-    with pytest.raises(ValueError, match="say nothing of decisions or groups"):
+    with pytest.raises(ValueError, match="contain neither decisions nor groups"):
         groups_of_logs(logs)
 
 
@@ -104,14 +104,14 @@ def test_another_column_as_group(tmp_path):
         bank(tmp_path, rows.rename(columns={"group": "area"}), '[columns]\nignore = ["area"]\n'), groups="sex"
     )
     assert logs.groups.names == ("m", "w") and logs.groups.counts.sum() == 10
-    assert any("1 rows name no group" in note for note in logs.notes)
+    assert any("1 rows have no group" in note for note in logs.notes)
     with pytest.raises(ValueError, match=r"no column 'sexx'. Did you mean 'sex'"):
         read_logs(tmp_path, groups="sexx")
 
 
 def test_a_persons_id_is_no_group(tmp_path):
     rows = pd.DataFrame({"deployment": "v1", "x": np.arange(200.0), "group": np.arange(200), "accepted": 1})
-    with pytest.raises(ValueError, match="more than 128 different groups"):
+    with pytest.raises(ValueError, match="more than 128 distinct groups"):
         read_logs(bank(tmp_path, rows))
 
 

@@ -67,7 +67,7 @@ def test_people_are_counted():
     assert names == ("a", "b")
     np.testing.assert_array_equal(counts[0], [[0, 0, 1], [1, 0, 0], [1, 0, 0]])
     np.testing.assert_array_equal(counts[1], [[0, 1, 0], [0, 1, 1], [0, 0, 0]])
-    with pytest.raises(ValueError, match="accepted must hold 0, 1 or NaN; got 2"):
+    with pytest.raises(ValueError, match="accepted must contain 0, 1 or NaN; got 2"):
         count_people(np.array([2.0]), np.array([0.0]), np.array(["a"]))
 
 
@@ -233,7 +233,7 @@ def test_problems_that_have_no_groups():
     )
     with pytest.raises(ValueError, match="client 0 has 4 people; got 3 names"):
         groups_of_problem(problem, np.zeros(1), [["a", "b", "a"]])
-    with pytest.raises(ValueError, match="one row of names a client, 1 in all; got 2"):
+    with pytest.raises(ValueError, match="one row of names per client, 1 in all; got 2"):
         groups_of_problem(problem, np.zeros(1), [["a"] * 4] * 2)
 
 

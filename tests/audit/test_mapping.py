@@ -87,7 +87,7 @@ FILES = '[models]\nfiles = "card-{deployment}.pkl"\n'
 def test_dates_words_categories_and_pickled_models(tmp_path):
     table = decisions(tmp_path)
     (tmp_path / "audit.toml").write_text(PLAIN + FILES)
-    with pytest.raises(LogError, match=r"is a pickle, and to load one runs code.*--trust"):
+    with pytest.raises(LogError, match=r"is a pickle, and loading it runs the code.*--trust"):
         read_logs(tmp_path / "loans.parquet")
     logs = read_logs(tmp_path / "loans.parquet", trust=True)
     assert logs.deployments.names == tuple(f"2024-{t + 1:02d}-01" for t in range(MONTHS))
@@ -114,10 +114,12 @@ def test_categories_become_shares_and_flags_numbers(tmp_path):
     shares = [(mine.job == "nurse").mean(), (mine.job == "smith").mean(), (mine.owner == "Yes").mean()]
     np.testing.assert_allclose(logs.clients["south"].mean[0, 2:5], shares)
     (tmp_path / "audit.toml").write_text(TOML.replace('["job"]', '["job"]\nmost = 2') + "[models]\nscores = true\n")
-    with pytest.raises(LogError, match=r"column 'job': holds more than 2 different words; raise \[categories\] most"):
+    with pytest.raises(
+        LogError, match=r"column 'job': contains more than 2 distinct values; raise \[categories\] most"
+    ):
         read_logs(tmp_path / "loans.parquet")
     (tmp_path / "audit.toml").write_text(TOML.replace('[categories]\ncolumns = ["job"]', "") + FILES)
-    with pytest.raises(LogError, match=r"column 'job': must hold numbers; .*1200 rows no number, such as .*ignore"):
+    with pytest.raises(LogError, match=r"column 'job': must be numeric; .*1200 rows not a number, such as .*ignore"):
         read_logs(tmp_path / "loans.parquet")
 
 
@@ -131,7 +133,7 @@ def test_scores_alone_give_back_linear_models(tmp_path):
     (tmp_path / "audit.toml").write_text(toml + FILES)
     by_files = read_logs(tmp_path / "loans.parquet", trust=True)
     np.testing.assert_allclose(by_scores.deployments.theta, by_files.deployments.theta, rtol=1e-6, atol=1e-8)
-    assert any("known by their scores alone" in note for note in by_scores.notes)
+    assert any("known only through their scores" in note for note in by_scores.notes)
 
 
 def test_models_exported_as_onnx_need_no_trust(tmp_path):
@@ -231,7 +233,7 @@ def test_labels_that_have_not_come_yet(tmp_path):
     toml = TOML.replace('ignore = ["application_id"]\n', "").replace('[categories]\ncolumns = ["job"]\n', "")
     (tmp_path / "audit.toml").write_text(toml + "[models]\nscores = true\n")
     logs = read_logs(tmp_path / "loans.parquet")
-    assert any("DROPPED 300 rows of '2024-07-01', '2024-08-01': no label has come" in note for note in logs.notes)
+    assert any("DROPPED 300 rows of '2024-07-01', '2024-08-01': they have no labels yet" in note for note in logs.notes)
     assert logs.label == "repaid" and len(logs.clients["north"].time) == 6
     (tmp_path / "audit.toml").write_text(toml + '[models]\nscores = true\n[labels]\ndelayed = "keep"\n')
     assert len(read_logs(tmp_path / "loans.parquet").clients["north"].time) == 8
@@ -245,7 +247,7 @@ def test_labels_that_have_not_come_yet(tmp_path):
         ("[deployments]\nevery = 'fortnight'\n", "deployments.every must be one of 'day', 'week', 'month'"),
         ("[deployments]\nstarts = ['2024-05-01', '2024-01-01']\n", "two or more dates, in order"),
         ("[models]\nfiles = 'a.pkl'\n", "a path with {deployment} in it"),
-        ("[models]\nscores = true\nregistry = 'a'\n", "takes one of"),
+        ("[models]\nscores = true\nregistry = 'a'\n", "accepts one of"),
         ("[categories]\nmost = 0\n", "a whole number > 0"),
         ("[labels]\ndelayed = 'wait'\n", "one of 'drop', 'keep'"),
     ],
@@ -278,7 +280,7 @@ def test_the_draft_is_a_mapping_that_works(tmp_path):
     assert json.loads(done.stdout)["roles"] == roles and (tmp_path / "audit.toml").read_text() == text
     assert read_logs(tmp_path / "loans.parquet").features == ("income", "debts", "job=nurse", "job=smith", "owner")
     again = CliRunner().invoke(app, ["audit", str(tmp_path / "loans.parquet"), "--explain", "--yes"])
-    assert again.exit_code == 2 and "is there already" in again.stderr
+    assert again.exit_code == 2 and "already exists" in again.stderr
 
 
 def test_a_table_of_a_database_is_explained(tmp_path):

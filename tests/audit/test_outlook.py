@@ -130,7 +130,7 @@ def test_a_strategic_log_and_the_logistic_loss():
 
 def test_bad_input():
     world = worlds.make(24, worlds=1, T=10, response="strategic")
-    with pytest.raises(ValueError, match="one column a parameter"):
+    with pytest.raises(ValueError, match="one column per parameter"):
         audit.outlook([world.log(0)])
     with pytest.raises(ValueError, match="keeps no rows"):
         audit.outlook([world.log(0)], None, pf.losses.ridge(0.1), label=-1)

@@ -80,7 +80,7 @@ def test_files_as_spreadsheets_and_pandas_write_them(tmp_path):
     logs = read_logs(tmp_path)
     assert logs.features == ("x",) and list(logs.clients) == ["a, b"]
     np.testing.assert_array_equal(logs.clients["a, b"].mean, [[1.5], [3.5]])
-    assert any("passed over: '', 'time'" in note for note in logs.notes)
+    assert any("ignored: '', 'time'" in note for note in logs.notes)
 
 
 def test_ids_of_different_kinds_are_one(tmp_path):
@@ -197,13 +197,13 @@ def test_a_client_with_too_few_rows(tmp_path):
     logs = read_logs(folder_of(tmp_path, frame))
     assert set(logs.clients) == {"north", "south"}
     np.testing.assert_array_equal(logs.clients["south"].time, [1.0, 3.0])
-    assert any("Left out: 'lonely', without two usable rows" in note for note in logs.notes)
+    assert any("Left out: 'lonely', with fewer than two usable rows" in note for note in logs.notes)
     assert any(
-        "fewer than two rows under some deployments, which do not count for them: 'south'" in n for n in logs.notes
+        "fewer than two rows under some deployments, which are ignored for them: 'south'" in n for n in logs.notes
     )
     frame = frame[frame.deployment != "v3"]
     notes = read_logs(folder_of(tmp_path, frame)).notes
-    assert any("No rows at all were collected under: 'v3'" in note for note in notes)
+    assert any("No rows were collected under: 'v3'" in note for note in notes)
 
 
 def test_notes_do_not_grow_with_the_clients(tmp_path):
@@ -216,13 +216,13 @@ def test_notes_do_not_grow_with_the_clients(tmp_path):
 @pytest.mark.parametrize(
     ("deployments", "said"),
     [
-        ("deployment,time,theta_x\nv1,1,2\n", "one deployment only"),
+        ("deployment,time,theta_x\nv1,1,2\n", "only one deployment"),
         ("deployment,time,theta_x\nv1,1,2\nv2,2,2\nv3,3,2\n", "same in all deployments"),
         ("deployment,theta_x\nv1,1\nv2,2\nv3,5\n", "No times are given"),
         ("deployment,time,theta_x\nv1,3,1\nv2,2,2\nv3,1,5\n", "have been sorted"),
         (
             "deployment,time,theta_x,author\nv1,1,1,me\nv2,2,2,me\nv3,3,5,me\n",
-            "without a role were passed over: author",
+            "without a role were ignored: author",
         ),
     ],
 )
@@ -293,7 +293,7 @@ def test_faults_are_refused(tmp_path, files, message):
 def test_more_faults_of_rows(tmp_path):
     frame = people()
     write(tmp_path, {"deployments.csv": DEPLOYMENTS, "data/a.parquet": frame.assign(job="clerk")})
-    with pytest.raises(LogError, match=r"data/a.parquet: column 'job': must hold numbers; it holds .*string"):
+    with pytest.raises(LogError, match=r"data/a.parquet: column 'job': must be numeric; got .*string"):
         read_logs(tmp_path)
     write(tmp_path, {"data/a.parquet": frame, "data/b.csv": frame.drop(columns="age").assign(agee=1)})
     with pytest.raises(

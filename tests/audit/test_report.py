@@ -246,6 +246,7 @@ def loaded(made):
     return [link for link in links if not link.startswith(inside)] + re.findall(r"<script|<link|@import|url\(", made)
 
 
+@pytest.mark.slow
 def test_a_page_with_an_outlook(strong):
     report, _ = strong
     made = page(report).decode()
@@ -354,7 +355,7 @@ def test_a_local_optimum_is_told_in_the_report(tmp_path, monkeypatch, code):
     report = audit.audit_logs(tmp_path / "logs", drift="linear")
     told = code is not None
     assert report.prospect.optimal_is_local is told and report.to_dict()["outlook"]["optimal_is_local"] is told
-    assert any("The optimum is a local one" in note for note in report.notes) is told
+    assert any("The optimum is local" in note for note in report.notes) is told
     facts = dict(sections.outlook_facts(report))
     assert ("the optimum" in facts) is told and ("nearby" in facts["risk left on the table"]) is told
     assert ("of the least risk nearby" in " ".join(report.advice.reasons)) is told
@@ -365,7 +366,7 @@ def test_a_fit_whose_risk_falls_far_out_is_told(tmp_path):
     """The fitted label moves in proportion to the model, beyond 0 and 1: far out the fitted risk has no bound."""
     folders.lending_folder(tmp_path / "logs")
     report = audit.audit_logs(tmp_path / "logs", drift="linear")
-    assert report.prospect.optimal_is_local and any("The optimum is a local one" in note for note in report.notes)
+    assert report.prospect.optimal_is_local and any("The optimum is local" in note for note in report.notes)
 
 
 @pytest.mark.slow

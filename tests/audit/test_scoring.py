@@ -55,7 +55,7 @@ def test_faults_of_scoring_files(tmp_path):
     with pytest.raises(LogError, match=r"b.csv: column 'age' is in a.csv or here, not in both"):
         read_logs(tmp_path)
     write(tmp_path, {"b.csv": good[:3]})
-    with pytest.raises(LogError, match=r"b.csv: 3 complete rows cannot settle 3 coefficients"):
+    with pytest.raises(LogError, match=r"b.csv: 3 complete rows are too few for 3 coefficients"):
         read_logs(tmp_path)
     write(tmp_path, {"b.csv": good.assign(age=2 * good.income)})
-    assert any("b.csv: some features are constant or sums of others" in note for note in read_logs(tmp_path).notes)
+    assert any("b.csv: some features are constant or collinear" in note for note in read_logs(tmp_path).notes)

@@ -221,7 +221,7 @@ def test_what_is_no_source_is_refused_with_a_remedy(tmp_path, folder):
     empty = ibis.sqlite.connect(tmp_path / "a.sqlite")
     empty.create_table("decision", schema=ibis.schema({"x": "float64"}))
     empty.disconnect()
-    with pytest.raises(LogError, match=r"which table holds the rows.*\[source\] table = .*decision"):
+    with pytest.raises(LogError, match=r"which table contains the rows.*\[source\] table = .*decision"):
         open_source(tmp_path / "a.sqlite")
     with pytest.raises(LogError, match="no such file; it maps"):
         open_source(folder, map=tmp_path / "map.toml")

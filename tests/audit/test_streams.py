@@ -108,6 +108,7 @@ def test_equal_rows_are_drawn_like_others(tmp_path):
     assert abs(same - 900) < 4 * np.sqrt(1000 * 0.9 * 0.1)
 
 
+@pytest.mark.slow
 def test_nothing_depends_on_the_order_of_files(tmp_path, monkeypatch):
     folder = make_logs(tmp_path / "one", 20_000, clients=3, deployments=4)
     rows = pd.read_parquet(folder / "data" / "rows.parquet")

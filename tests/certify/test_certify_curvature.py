@@ -52,14 +52,14 @@ def test_strategic_people_attract_although_no_theorem_promises_it(certificate):
     _, c = certificate
     np.testing.assert_allclose(c.sensitivity, [0.5, 1.0, 1.5])
     assert c.sensitivity_source == "analytic" and c.sufficient is False and c.attracting and not c.proved
-    assert "no theorem promises" in c.verdict and "180 samples" in str(c)
+    assert "no theorem guarantees" in c.verdict and "180 samples" in str(c)
     assert c.optimal_risk <= c.stable_risk
 
 
 def test_weak_reactions_are_promised_as_far_as_was_measured():
     c = certify(strategic(0.005))
     assert c.sufficient and not c.proved and c.unique is None and "as far as" in c.verdict
-    assert c.detectable is False and "cannot be told from noise" in str(c)
+    assert c.detectable is False and "is lost in the noise" in str(c)
 
 
 def test_training_error_of_a_mean_is_that_of_the_mean():
@@ -79,7 +79,7 @@ def test_an_effect_shows_drowns_or_lies_between(error, shows):
     """m = 2.3 and eps = 0.14: static and stable are 0.374 apart."""
     c = certify(gaussian(), error=error)
     assert c.detectable is shows and c.error_source == "given"
-    said = {True: "the effect shows", None: "may or may not show", False: "cannot be told from noise"}
+    said = {True: "the effect is detectable", None: "may or may not be detectable", False: "is lost in the noise"}
     assert said[shows] in str(c)
 
 
@@ -91,6 +91,7 @@ def test_the_training_error_is_that_along_the_way():
     assert c.static_gap < np.std(z[0, :, 0]) / 20 and c.detectable
 
 
+@pytest.mark.slow
 def test_house_prices_have_the_curvature_of_their_features():
     c = certify(pf.cases.house_pricing(clients=2), samples=512)
     np.testing.assert_allclose(c.mu, 1 + (5 / 3) ** 2 + 10 / 3)

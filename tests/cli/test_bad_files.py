@@ -29,7 +29,7 @@ MISTAKES = {
     # what to replace, by what, the key, what the message says
     "a number of 5,000 digits": ("rounds = 4", f"rounds = {'9' * 5000}", "", "more than a few thousand digits"),
     "lists in lists": ("theta = 0.0", f"theta = {'[' * 3000}{']' * 3000}", "", "nested too deeply"),
-    "more rounds than can be counted": ("rounds = 4", "rounds = 1000000000000", "run.rounds", "more than the 2^31"),
+    "more rounds than can be counted": ("rounds = 4", "rounds = 1000000000000", "run.rounds", "exceed the 2^31"),
     "more repeats than fit": ("rounds = 4", "rounds = 4\nrepeats = 10000000000", "run.repeats", "far-too-large"),
     "unknown table": ("[run]", "[runs]", "", "unknown key 'runs'. Did you mean 'run'?"),
     "unknown key": ("rounds = 4", "round = 4", "run", "unknown key 'round'. Did you mean 'rounds'?"),
@@ -51,14 +51,14 @@ MISTAKES = {
     "unknown schedule": ("harmonic", "harmonics", "algorithm.rate.name", "Did you mean 'harmonic'?"),
     "unknown loss": ('"squared"', '"sqared"', "problem.loss", "Did you mean 'squared'?"),
     "loss that takes nothing": ('"squared"', '{ name = "squared", a = 1 }', "problem.loss", "no arguments"),
-    "loss that does not fit": ('"squared"', '"logistic"', "problem", "do not fit together"),
+    "loss that does not fit": ('"squared"', '"logistic"', "problem", "are incompatible"),
     "weights that sum to more": ("0.5]", "0.6]", "problem.weights", "must sum to one"),
     "too few weights": ("[0.2, 0.3, 0.5]", "[0.5, 0.5]", "problem.weights", "each of the 3 clients"),
     "negative weights": ("[0.2, 0.3, 0.5]", "[-0.2, 0.7, 0.5]", "problem.weights", "must not be negative"),
     "NaN": ("[0.0, 1.0, 2.0]", "[0.0, nan, 2.0]", f"{DATA}.mean", "must be finite"),
     "rows of two lengths": ("[0.0, 1.0, 2.0]", "[[0.0], [1.0, 2.0]]", f"{DATA}.mean", "equal length"),
     "text in data": ("sensitivity = 0.5", 'sensitivity = "half"', f"{DATA}.sensitivity", "got 'half'"),
-    "client axes that differ": ("scale = 1.0", "scale = [1.0, 1.0]", DATA, "one row a client"),
+    "client axes that differ": ("scale = 1.0", "scale = [1.0, 1.0]", DATA, "one row per client"),
     "box upside down": ("lo = -9", "lo = 10", "problem.domain", "lo <= hi"),
     "theta of a wrong shape": ("theta = 0.0", "theta = [0.0, 1.0]", "run.theta", "must have shape ()"),
     "unknown precision": ("theta = 0.0", 'dtype = "float16"', "run.dtype", "got 'float16'"),
@@ -103,9 +103,9 @@ def test_a_column_that_a_table_names_twice(tmp_path):
     assert "problem.frame.path: people.csv: column 'income' occurs twice; keep one." in result.stderr
 
 
-@pytest.mark.parametrize("label", ["deflt", "bank"])
+@pytest.mark.parametrize("label", ["deflt", "job"])
 def test_table_without_the_column_or_with_text(label, tmp_path):
-    (tmp_path / "people.csv").write_text("bank,income,default\na,1.0,0\nb,2.0,1\n")
+    (tmp_path / "people.csv").write_text("bank,job,income,default\na,baker,1.0,0\nb,clerk,2.0,1\n")
     (tmp_path / "case.toml").write_text(
         f'[problem.frame]\npath = "people.csv"\nclient = "bank"\nlabel = "{label}"\n'
         '[algorithm]\nrecipe = "p_fedavg"\nrate = 0.1\n[run]\nrounds = 2\n'

@@ -67,7 +67,7 @@ CONDITION = 'condition = { number = "distance_to_stable", below = 5.0 }'
             r"callbacks\[0\].condition: expected a table of number, below, above; got 'n",
         ),
         (CONDITION, "condition = 3", r"callbacks\[0\].condition: expected a table of number, below, above; got 3"),
-        ("below = 5.0", "below = 5.0, above = 1.0", r"callbacks\[0\].condition: Threshold: give below or above, one"),
+        ("below = 5.0", "below = 5.0, above = 1.0", r"callbacks\[0\].condition: Threshold: give either below or above"),
         ("below = 5.0", 'below = "5"', r"callbacks\[0\].condition.below: expected a number; got '5'"),
         ("below = 5.0", "below = nan", r"callbacks\[0\].condition.below: Threshold: below must be finite"),
         ("below = 5.0", "blow = 5.0", r"callbacks\[0\].condition: unknown key 'blow'. Did you mean 'below'"),
@@ -120,7 +120,7 @@ def test_a_threshold_takes_the_mean_over_repeats_at_the_last_record():
     assert risk(news(gap=[[0.0]], performative_risk=[0.5, 0.9])) and not risk(news(gap=[[0.0]]))
     with pytest.raises(ValueError, match=r"Threshold: 'gapp' is not recorded. Did you mean 'gap'"):
         Threshold("gapp", below=1.0)(news(gap=[[0.0]]))
-    with pytest.raises(ValueError, match="give below or above, one of them; got None and None"):
+    with pytest.raises(ValueError, match="give either below or above; got None and None"):
         Threshold("gap")
     assert Stop(near).reason == "Stop(gap < 1.0)" and Stop(near, reason="enough").reason == "enough"
 

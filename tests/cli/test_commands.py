@@ -157,7 +157,7 @@ def test_resume_goes_on_and_needs_a_folder(file, tmp_path):
     first = json.loads(invoke("run", file, "--json", "--checkpoint", folder).stdout)
     again = json.loads(invoke("run", file, "--json", "--checkpoint", folder, "--resume").stdout)
     assert again["final"] == first["final"]
-    assert "already holds a run" in invoke("run", file, "--checkpoint", folder).stderr
+    assert "already contains a run" in invoke("run", file, "--checkpoint", folder).stderr
     lost = invoke("run", file, "--resume")
     assert lost.exit_code == 2 and "run.checkpoint" in lost.stderr
 
@@ -193,6 +193,24 @@ def test_failures_and_interrupts_have_codes_and_no_traceback(file, monkeypatch):
 
     monkeypatch.setattr(Experiment, "run", interrupt)
     assert invoke("run", file).exit_code == 130
+
+
+def test_an_interrupt_does_not_wait_for_the_compiled_loop_or_crash():
+    """JAX's clean-up at exit would: it frees what the loop, which cannot be stopped, still uses."""
+    program = """
+import jax, jax.numpy as jnp
+import performative.cli, performative_command
+
+def command():
+    forever = jax.jit(lambda x: jax.lax.while_loop(lambda x: x[0, 0] < 1, lambda x: 0 * (x @ x), x))
+    forever(jnp.zeros((64, 64)))  # dispatched, not awaited
+    raise KeyboardInterrupt
+
+performative.cli.main = command
+performative_command.main()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stderr) == (130, "error: interrupted.\n")
 
 
 def test_warnings_are_one_line(file, monkeypatch):

@@ -47,15 +47,15 @@ def test_rehearse_runs_the_same_app(folder, call):
     result = call("rehearse", "--app", "banks", "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout.splitlines()[-1]) | {"status": "completed", "round": 2}
-    assert "round 1: 2 of 2 heard" in result.stderr
+    assert "round 1: 2 of 2 responded" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (("run", "--app", "banks"), 1, "nothing runs"),
-        (("run", "--app", "nowhere"), 1, "nothing runs"),
-        (("rehearse", "--app", "nowhere"), 2, "there is no app.py"),
+        (("run", "--app", "banks"), 1, "nothing is running"),
+        (("run", "--app", "nowhere"), 1, "nothing is running"),
+        (("rehearse", "--app", "nowhere"), 2, "it has no app.py"),
         (("up", "--app", "banks", "--clients", "5"), 2, "has 2 clients"),
         (("rollback", "3", "--app", "banks"), 1, "there is no run"),
         (("rollback", "--to", "3", "--app", "banks"), 1, "there is no run"),
@@ -63,8 +63,8 @@ def test_rehearse_runs_the_same_app(folder, call):
         (("init", "other", "--clients", "0"), 2, "--clients must be"),
         (("run", "--app", "banks", "--rounds", "0"), 2, "--rounds must be"),
         (("rehearse", "--app", "banks", "--rounds", "0"), 2, "--rounds must be"),
-        (("run", "--app", "banks", "--resume", "--new"), 2, "give one of them"),
-        (("status", "--app", "nowhere"), 2, "there is no app.py"),
+        (("run", "--app", "banks", "--resume", "--new"), 2, "pass only one"),
+        (("status", "--app", "nowhere"), 2, "it has no app.py"),
     ],
 )
 def test_slips(folder, call, words, code, says):

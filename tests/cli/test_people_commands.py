@@ -7,11 +7,13 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
 from performative.cli import app
+from performative.report.section import Table
 
 N = 200
 TOML = """
@@ -40,6 +42,24 @@ def folder(tmp_path_factory):
     return place
 
 
+def test_tables_fit_in_80_columns(capsys):
+    """Words of headings stay whole, and long names and numbers are continued, not cut off."""
+    head = (
+        "column",
+        "share of the response",
+        "moved by",
+        "per spread",
+        "trained once",
+        "stable point",
+        "optimal point",
+    )
+    row = ["hours_per_week_at_work", "72.7 %", "-2.1e+04", "+1.71", "-2.11e-05", "+0.000139", ("50.0 %", "1.2410")]
+    Console(width=80).print(Table(head, [row]).terminal())
+    shown = capsys.readouterr().out
+    assert "…" not in shown and max(map(len, shown.splitlines())) <= 80
+    assert "response" in shown and "-2.11e-05" in shown and "+0.000139" in shown and "(1.2410)" in shown
+
+
 @pytest.mark.slow
 def test_assess_as_text_page_and_json(folder, tmp_path, monkeypatch):
     # Each strength is a certificate; `performative.assess` is the function, so that modules go by their full name.
@@ -59,11 +79,11 @@ def test_assess_as_text_page_and_json(folder, tmp_path, monkeypatch):
     ("words", "told"),
     [
         (("--label", "defualt"), "Did you mean 'default'"),
-        (("--label", "debt"), "must hold two classes"),
+        (("--label", "debt"), "must have two classes"),
         (("--label", "default", "--strategic", "dept"), "Did you mean 'debt'"),
-        (("--label", "default", "--strategic", "sex"), "holds words, which have no direction"),
+        (("--label", "default", "--strategic", "sex"), "is categorical, so it has no direction"),
         (("--label", "default", "--client", "bank"), "client='bank' is not a column"),
-        (("--label", "sex"), "say which of them is 1"),
+        (("--label", "sex"), "specify which of them is 1"),
         (("--label", "default", "--page", "page.txt"), "give a name that ends in .html"),
     ],
 )
@@ -96,10 +116,10 @@ def test_stress_of_a_model_in_a_file(folder):
 @pytest.mark.parametrize(
     ("model", "words", "told"),
     [
-        ("tree.joblib", ("--label", "default"), "say --trust"),
+        ("tree.joblib", ("--label", "default"), "Pass --trust"),
         ("people.csv", ("--label", "default", "--trust"), "a model must be one of"),
         ("tree.joblib", ("--label", "defualt", "--trust"), "Did you mean 'default'"),
-        ("tree.joblib", ("--label", "default", "--trust", "--strengths", "much"), "give numbers with commas"),
+        ("tree.joblib", ("--label", "default", "--trust", "--strengths", "much"), "comma-separated numbers"),
         ("tree.joblib", ("--label", "default", "--trust", "--desired", "Maybe"), "is not a class of the model"),
         ("tree.joblib", ("--label", "sex", "--trust"), "the model's classes are"),
         ("array.joblib", ("--label", "default", "--trust"), "fitted on 2 columns without names"),
@@ -142,3 +162,22 @@ def test_scoreboard_of_a_file(folder):
     assert names == ["majority class", "static baseline", "stable point", "optimal point", "p_fedavg"]
     bad = invoke("scoreboard", folder / "case.toml")
     assert bad.exit_code == 2 and "[algorithm] is missing" in bad.output
+
+
+def test_a_model_exported_to_onnx_is_stressed_like_the_model_itself(folder):
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    skl2onnx = pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
+    frame = pd.read_csv(folder / "people.csv")
+    rows, bad = frame[["debt", "usage"]].to_numpy(np.float32), (frame.default == "Yes").astype(int)
+    tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(rows, bad)
+    joblib.dump(tree, folder / "same.joblib")
+    exported = skl2onnx.to_onnx(tree, rows[:1], options={"zipmap": False})
+    (folder / "same.onnx").write_bytes(exported.SerializeToString())
+    words = ("--label", "default", "--strategic", "debt", "--ignore", "sex", "--trust", "--json")
+    ours, theirs = (
+        json.loads(invoke("stress", folder / f"same.{kind}", folder / "people.csv", *words).stdout)["table"]
+        for kind in ("joblib", "onnx")
+    )
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine["accuracy"] == pytest.approx(other["accuracy"], abs=0.02)
+        assert mine["acceptance"] == pytest.approx(other["acceptance"], abs=0.02)

@@ -73,7 +73,7 @@ def test_a_run_from_a_file_keeps_the_books(tmp_path):
 
 def test_what_is_not_certified_says_why(tmp_path):
     file = write(tmp_path, recipe="dicesgd", more="memory_clip = 1.0")
-    assert "nothing is promised (epsilon is infinite): Dice's memory" in invoke("run", file).stdout.replace("\n", " ")
+    assert "no guarantee (epsilon is infinite): Dice's memory" in invoke("run", file).stdout.replace("\n", " ")
     refused = invoke("run", write(tmp_path, PRIVACY + "epsilon = 1.0\n", "dicesgd", "memory_clip = 1.0"))
     assert refused.exit_code == 2 and "no budget can be kept" in refused.stderr
 
@@ -91,12 +91,12 @@ def test_an_audit_ends_with_a_code_that_says_whether_the_claim_is_kept(tmp_path)
     broken = invoke("privacy", "attack", file, *small, "--claimed", 0.1)
     told = json.loads(broken.stdout)
     assert (broken.exit_code, told["status"], told["findings"][0]["alarm"]) == (1, "alarm", True)
-    assert "the promise is not kept" in broken.stderr
+    assert "the guarantee does not hold" in broken.stderr
 
 
 def test_an_audit_needs_a_delta(tmp_path):
     result = invoke("privacy", "attack", write(tmp_path, privacy=""))
-    assert result.exit_code == 2 and "give --delta" in result.stderr
+    assert result.exit_code == 2 and "pass --delta" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ MISTAKES = {
     "argument of a case": ("goods = 1", "good = 1", "problem.case", "Did you mean 'goods'?"),
     "recipe's argument": ("window = 9", "windw = 9", "algorithm", "Did you mean 'window'?"),
     "window too short": ("window = 5", "window = 1", "run", "cannot tell how the data follow 1 parameters"),
-    "nothing to pool": (INNER, '"Minibatch"', "run", "PooledJacobian needs clients that watch how their data react"),
+    "nothing to pool": (INNER, '"Minibatch"', "run", "PooledJacobian needs clients that track how their data react"),
 }  # fmt: skip
 
 

@@ -1,6 +1,8 @@
 """--set KEY=VALUE replaces entries of a file, on every command that reads one."""
 
+import errno
 import json
+import os
 
 import pytest
 from typer.testing import CliRunner
@@ -41,15 +43,15 @@ def test_entries_are_replaced_and_added(file):
     found = json.loads(ended.stdout)
     assert ended.exit_code == 0 and found["rounds"] == 3 and "fedprox" in json.dumps(found)
     settled = command("certify", file, "--set", "problem.population.sensitivity=[1.2, 1.8]")
-    assert "runs away" in " ".join(settled.stdout.split())
+    assert "Not contracting" in " ".join(settled.stdout.split())
     assert json.loads(command("run", file, "--json").stdout)["rounds"] == 5  # the file is as before
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("rounds", "say key=value"),
-        ("run.rounds.x=7", "rounds is 5, and has no entries of its own"),
+        ("rounds", "write key=value"),
+        ("run.rounds.x=7", "rounds is 5, not a table"),
         ("run.rouns=3", "unknown key 'rouns'. Did you mean 'rounds'?"),
         ("run.rounds=many", "rounds"),
     ],
@@ -57,6 +59,26 @@ def test_entries_are_replaced_and_added(file):
 def test_wrong_ones_are_named(file, words, told):
     ended = command("run", file, "--set", words)
     assert ended.exit_code == 2 and told in " ".join(ended.output.split()) and "Traceback" not in ended.output
+
+
+@pytest.mark.parametrize(
+    "words", [("certify", "people.csv", "--label", "y"), ("privacy", "spent", "--noise", "1", "--steps", "9", "--delta",
+              "1e-5"), ("design", ".", "--effect", "1")]
+)  # fmt: skip
+def test_without_a_file_it_is_refused(words):
+    ended = command(*words, "--set", "run.rounds=3")
+    assert ended.exit_code == 2 and "error: --set run.rounds=3: it overrides an entry of a" in ended.stderr
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_run(file, tmp_path, monkeypatch):
+    def full(dir):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("performative.cli.output.tempfile.TemporaryFile", full)
+    for words in (("run", file, "--out", tmp_path / "a.nc"), ("demo", "--out", tmp_path / "new" / "folder")):
+        ended = command(*words)
+        assert ended.exit_code == 2 and "cannot be written (No space left on device)" in ended.stderr, ended.output
+    assert "--page p.txt: the page is" in command("assess", "people.csv", "--label", "y", "--page", "p.txt").stderr
 
 
 @pytest.mark.parametrize("name", ["run", "plan", "design", "certify", "scoreboard", "privacy spent"])

@@ -43,7 +43,7 @@ def test_drift_with_noise_unequal_work_and_control_variates():
     assert 0 < drift.standard_error < 0.02
     scaffold = pf.average_drift(gaussian(REACTING), pf.scaffold(ETA, local_steps=E), stable)
     plain = pf.average_drift(gaussian(REACTING), pf.p_fedavg(ETA, local_steps=E), stable)
-    np.testing.assert_allclose(scaffold.value, plain.value, rtol=1e-12)  # nothing has been learnt yet
+    np.testing.assert_allclose(scaffold.value, plain.value, rtol=1e-12)  # nothing has been learned yet
 
 
 def test_the_spread_of_risks_between_clients():

@@ -250,7 +250,7 @@ def test_regression_with_dynamic_contribution():
 
 
 def test_dynamic_contribution_with_positive_demands_has_no_stable_point():
-    """Prices that only ever pay: what is learnt runs to the end of the box."""
+    """Prices that only ever pay: what is learned runs to the end of the box."""
     demand = np.asarray([[1.0, 2.0], [0.5, 1.5], [2.0, 1.0]])
     groups = [Gaussian(demand[:, k], 0.0, 0.5) for k in range(2)]
     population = Mixture(groups, Budgets(demand, 10.0))

@@ -102,5 +102,5 @@ def test_a_wrong_form_settles_at_the_optimum_of_what_it_believes():
 
 
 def test_too_few_deployments_are_refused():
-    with pytest.raises(ValueError, match="cannot fit a level and 2 slopes; give 3 or more"):
+    with pytest.raises(ValueError, match="cannot fit a level and 2 slopes; use 3 or more"):
         pf.run(PLANE, pf.plug_in(0.5, 1.0, 2), 1, theta=np.ones(2))

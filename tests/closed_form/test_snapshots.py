@@ -49,7 +49,7 @@ def test_data_sets_have_weights_and_last_as_long_as_their_model():
 def test_rows_of_a_round_are_kept_up_to_their_number():
     algorithm = pf.snapshots(0.1, 2, batch=pf.Fixed(3), local_steps=2)
     assert algorithm.estimator.rows == 6 and algorithm.deploy == pf.deploy.Deployment(False, 1)
-    with pytest.raises(ValueError, match="give rows"):
+    with pytest.raises(ValueError, match="pass rows"):
         pf.snapshots(0.1, 2, batch=pf.Whole())
     for wrong in ({"weights": [1.0]}, {"weights": [0.0, 1.0]}, {"weights": [1.0, -1.0]}):
         with pytest.raises(ValueError, match="weights must"):

@@ -80,7 +80,7 @@ def test_who_missed_the_first_of_two_models_says_nothing():
 def test_exploration_is_asked_for_and_projected():
     with pytest.raises(ValueError, match="learns from models"):
         pf.run(PLANE, pf.two_point(0.1, 1.0, deploy="round"), 1, theta=np.zeros(2))
-    with pytest.raises(ValueError, match="beside the one that all share"):
+    with pytest.raises(ValueError, match="the one model that all clients share"):
         pf.run(PLANE, pf.p_fedavg(0.1, deploy=pf.Explore(1.0), sharing=pf.sharing.PerClient()), 1, theta=np.zeros(2))
     inside = pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0], 0.5, 0.0), domain=pf.Box(0.0, 1.5))
     # Of 2.4 and 0.4 people meet 1.5 and 0.4: the slope of the risk half way between, (1 - eps)((1 - eps) 0.95 - 1).
@@ -123,5 +123,5 @@ def test_training_goes_on_between_growing_deployments():
 def test_what_does_not_repeat_has_no_moments():
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0], 0.5, 1.0))
     for rule in (pf.Growing(), pf.Explore(0.1)):
-        with pytest.raises(ValueError, match="does not repeat"):
+        with pytest.raises(ValueError, match="is not periodic"):
             pf.moments(problem, pf.p_fedavg(0.1, deploy=rule), 3, theta=0.0)

@@ -40,7 +40,7 @@ def test_list_says_where_each_set_is(bare, tmp_path, monkeypatch):
     assert {name for name, row in told.items() if not row["complete"]} == {"fashion_mnist", "cifar10"}
     assert told["fashion_mnist"]["license"] == "MIT" and told["credit"]["shape"] == [150_000, 10]
     shown = invoke("list").stdout
-    assert "48,842 x 14" in shown and "not here" in shown and "path, a part" in shown and "CC BY 4.0" in shown
+    assert "48,842 x 14" in shown and "not here" in shown and "path, partial" in shown and "CC BY 4.0" in shown
 
 
 def test_get_checks_and_prints_the_path(published, monkeypatch):

@@ -92,11 +92,11 @@ def test_adult_keeps_words_and_encodes_the_same_way_twice(published):
 
 def test_encode_says_what_it_cannot_do(published):
     train, test = (data.adult(split, path=need(published, "adult")) for split in ("train", "test"))
-    with pytest.raises(ValueError, match=r"'native-country' of table holds 'Holand-Netherlands'"):
+    with pytest.raises(ValueError, match=r"'native-country' of table contains 'Holand-Netherlands'"):
         data.encode(train, like=test)
     with pytest.raises(ValueError, match="without names"):
         data.encode(train, without=["weight"])
-    with pytest.raises(ValueError, match=r"'MonthlyIncome' lacks 29731 of 150000 values"):
+    with pytest.raises(ValueError, match=r"'MonthlyIncome' is missing 29731 of 150000 values"):
         data.encode(data.credit(path=need(published, "give_me_some_credit")))
 
 
@@ -167,7 +167,7 @@ def test_bundled_sets_need_no_network(name, bare):
 def test_tables_are_checked_and_cut():
     table = data.iris()
     assert np.array_equal(table.take(table.y == 1).x, table.x[table.y == 1])
-    with pytest.raises(ValueError, match="one row a sample"):
+    with pytest.raises(ValueError, match="one row per sample"):
         data.Table("t", np.zeros((3, 1)), np.zeros(2), ("a",), (), "", "")
     with pytest.raises(ValueError, match="one column for each of 2"):
         data.Table("t", np.zeros((3, 1)), np.zeros(3), ("a", "b"), (), "", "")

@@ -99,7 +99,7 @@ def test_each_client_gets_the_step_that_its_noise_asks_for():
     found = pf.design(people, width=0.3, each=True)
     alone = pf.design(pf.Conditions(np.array([[3.0]]), np.array([400]), np.zeros(1)), width=0.3)
     assert found.sizes["client1"] == pytest.approx(alone.size) == pytest.approx(1.5 * found.sizes["client0"])
-    assert found.cost is None and "not known" in str(found)
+    assert found.cost is None and "unknown" in str(found)
 
 
 def test_the_audit_sees_what_was_promised_less_often_as_it_allows_for_more_drift():
@@ -118,8 +118,8 @@ def test_it_can_be_stored_and_read():
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({}, "either effect= "),
-        ({"effect": 0.1, "width": 0.1}, "either effect= "),
+        ({}, "exactly one of effect= "),
+        ({"effect": 0.1, "width": 0.1}, "exactly one of effect= "),
         ({"effect": -1.0}, "effect must be a positive number"),
         ({"effect": 0.1, "power": 1.0}, "power must lie between 0 and 1"),
         ({"effect": 0.1, "power": 0.04}, "reached without exploring"),
@@ -144,7 +144,7 @@ def test_wrong_input_is_named(options, told):
         ({"over_dispersion": np.array([[0.5]])}, "over_dispersion must be 1 or more"),
         ({"curvature": np.ones((2, 3))}, r"curvature must have shape \(1, 1\), clients first; got \(2, 3\)"),
         ({"weights": np.array([0.5, 0.5])}, "weights must be 1 numbers"),
-        ({"columns": ("a", "b")}, "columns must hold 1 different names"),
+        ({"columns": ("a", "b")}, "columns must contain 1 distinct names"),
     ],
 )
 def test_conditions_are_checked(fields, told):

@@ -18,8 +18,8 @@ HEAD = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 
 
 def prose(markdown: str) -> str:
-    """A page without its blocks and without code inside of lines."""
-    return re.sub(r"`[^`]*`", "", FENCE.sub("", HEAD.sub("", markdown)))
+    """A page without its blocks and without code and formulas inside of lines."""
+    return re.sub(r"`[^`]*`|\$[^$]*\$", "", FENCE.sub("", HEAD.sub("", markdown)))
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,5 +1,6 @@
 """What turns pages into a site: blocks that run, tables that are generated, a build that refuses."""
 
+import json
 import re
 import subprocess
 import sys
@@ -57,14 +58,38 @@ def test_a_page_runs_in_one_kernel_and_an_empty_folder(tmp_path):
     assert re.search(r'<img alt="A line\." src="_images/\w+\.svg"', shown) and "Drawn" in shown
 
 
+def test_a_notebook_shows_values_and_figures(tmp_path):
+    """As Jupyter does, beside pages that show what is printed."""
+    draws = "import matplotlib.pyplot as plt\nplt.plot([0, 1]);"
+    alt = {"mystnb": {"image": {"alt": "A rising line."}}}
+    cells = [
+        {"cell_type": "markdown", "id": "a", "metadata": {}, "source": "# Walk\n\n$\\theta_i$"},
+        *(
+            {"cell_type": "code", "id": key, "metadata": meta, "source": text, "outputs": [], "execution_count": None}
+            for key, text, meta in (("b", "40 + 2", {}), ("c", draws, alt))
+        ),
+    ]
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    notebook = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    (tmp_path / "walk.ipynb").write_text(json.dumps(notebook))
+    done = build(tmp_path, "```{code-cell} python\n40 + 3\n```\n\n```{toctree}\nwalk\n```\n")
+    assert not done.returncode, done.stderr
+    walk, page = ((tmp_path / "site" / f"{name}.html").read_text() for name in ("walk", "index"))
+    plain = re.sub(r"<[^>]+>", "", walk)
+    assert "42" in plain and re.search(r'<img alt="A rising line\." src="_images/\w+\.png"', walk)
+    assert "43" not in re.sub(r"<[^>]+>", "", page)
+    assert re.search(r"<math>\s*<msub>\s*<mi>θ</mi>", walk) and not re.search(r"<script[^>]*mathjax", walk, re.I)
+
+
 @pytest.mark.parametrize(
     ("page", "told"),
     [
         ("```{code-cell} python\nprint(1)\n1 / 0\n```\n", "ZeroDivisionError"),
         ("```{code-cell} python\n%%bash -euo pipefail\nfalse | true\n```\n", "CalledProcessError"),
-        ("![far](https://flower.ai/x.png)\n", "from elsewhere"),
+        pytest.param("![far](https://flower.ai/x.png)\n", "from elsewhere", marks=pytest.mark.slow),
         ("[a page](nowhere.md)\n", "nowhere.md"),
-        ("`claim:p_fedavg/fig1a#no-such-claim`\n", "no-such-claim"),
+        pytest.param("$\\nosuchsign$\n", "cannot be shown", marks=pytest.mark.slow),
+        pytest.param("`claim:p_fedavg/fig1a#no-such-claim`\n", "no-such-claim", marks=pytest.mark.slow),
     ],
 )
 def test_a_page_is_refused(tmp_path, page, told):
@@ -80,6 +105,7 @@ def test_the_table_of_theorems_has_every_result():
         assert f"| {row.number} |" in table
     assert "`pf.theory.theorem_3_1`" in table and "Theorem 3.1, Theorem 3.2, Theorem 3.3: what is corrected" in table
     assert table.count("\n| ") == len(THEOREMS) + 2 * len(PAPERS), "a bar in a cell would make another column"
+    assert r"$E\, \left\vert \theta_{t} - \theta_{\text{PS}} \right\vert^{2} ,$" in table
     assert all(line.count("|") == 5 for line in table.split("\n") if line.startswith("| "))
 
 
@@ -98,28 +124,8 @@ def test_the_ledger_shows_every_claim(monkeypatch):
     monkeypatch.setattr(ledger, "read", lambda out=None: rows)
     shown = page_tables.generate("<!-- generate: ledger -->\n\n`claim:p_fedavg/x#c`")
     assert "| paper | claims | refuted | measurements |" in shown, "the worst of the measurements of one claim"
-    assert "| **all** | 1 | 1 | 2 |" in shown and "### Results of our own" in shown and "a &lt; b" in shown
+    assert "| **all** | 1 | 1 | 2 |" in shown and "### Our own results" in shown and "a &lt; b" in shown
     assert "(p-fedavg-x-c)=\n" in shown and "(ours-x-c)=\n" in shown and "[`p_fedavg/x#c`](#p-fedavg-x-c)" in shown
-
-
-def test_the_gallery_says_how_to_make_it_or_shows_what_is_there(tmp_path, monkeypatch):
-    from performative.papers.catalog import find, names
-
-    monkeypatch.setattr(page_tables, "ROOT", tmp_path)
-    monkeypatch.setattr(page_tables, "RESULTS", tmp_path / "performative-results")
-    assert "performative reproduce --all --quick" in page_tables.gallery()
-    name = names()[0]
-    known = find(name).claims[0].id
-    folder = page_tables.RESULTS / name
-    folder.mkdir(parents=True)
-    (folder / "figure.svg").write_text("<svg/>")
-    told = '{"name": "%s", "paper": "%s", "title": "T", "place": "Figure 9", "quick": true, "status": "completed", '
-    claims = '"seconds": 3.2, "claims": [{"id": "%s", "claim": "holds", "verdict": "reproduced"}, '
-    gone = '{"id": "gone", "claim": "was dropped", "verdict": "reproduced"}]}'
-    (folder / "manifest.json").write_text(told % (name, name.split("/")[0]) + claims % known + gone)
-    shown = page_tables.gallery()
-    assert f"![T](../performative-results/{name}/figure.svg)" in shown and "Figure 9" in shown
-    assert f"`claim:{name}#{known}`" in shown and "was dropped" in shown and "#gone" not in shown
 
 
 def test_marks_in_pages_have_a_table():

@@ -47,4 +47,4 @@ def test_a_file_can_be_planned_for(tmp_path):
     assert told["since"] == 3.0 and "0.1 is out of reach" in " ".join(result.stderr.split())
     file.write_text(file.read_text() + "[privacy]\nepsilon = 1.0\ndelta = 1e-5\n")
     result = CliRunner().invoke(app, ["plan", str(file)])
-    assert result.exit_code == 2 and "privacy= and clip= are not planned" in " ".join(result.stderr.split())
+    assert result.exit_code == 2 and "privacy= and clip= are not supported" in " ".join(result.stderr.split())

@@ -189,12 +189,12 @@ def test_people_who_read_no_time_run_the_same_program(double_precision):
     [
         (lambda: Drifting(G, PATH, of="level"), "Drifting: of must name a field of Gaussian; got 'level'"),
         (lambda: Drifting(G, pf.paths.Linear([1.0, 2.0])), "inner.mean has 5, path.velocity has 2"),
-        (lambda: Drifting(G, pf.paths.Linear(np.ones((N, 3)))), r"path moves quantities of shape \(3,\) a client"),
+        (lambda: Drifting(G, pf.paths.Linear(np.ones((N, 3)))), r"path moves quantities of shape \(3,\) per client"),
         (lambda: Drifting(Strategic(X, Y, 0.5), PATH, of="x"), "of='x' is a table of Strategic; leave `of` out"),
-        (lambda: pf.stable_point(CLEAN), r"say when, with time=.*\[target-moves\]"),
+        (lambda: pf.stable_point(CLEAN), r"specify a time, with time=.*\[target-moves\]"),
         (
             lambda: pf.plan(problem_of("a walk"), pf.Cost(), 0.1),
-            r"plan: the data change by themselves, .* pf.sweep; .*\[target-moves\]",
+            r"plan: the data change on their own, .* pf.sweep; .*\[target-moves\]",
         ),
         (lambda: pf.optimal_point(CLEAN), "problem.at"),
         (lambda: pf.stable_point(CLEAN, time=np.nan), "time must be"),

@@ -102,7 +102,7 @@ def test_all_repeats_see_one_walk():
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: Linear("x"), "Linear: velocity must hold numbers"),
+        (lambda: Linear("x"), "Linear: velocity must be numeric"),
         (lambda: Linear(np.nan), "Linear: velocity must be finite; got nan"),
         (lambda: Periodic(1.0, 0.0), "Periodic: period must be above 0; got 0.0"),
         (lambda: Periodic([1.0, 2.0], [1.0, 2.0, 3.0]), "amplitude has 2, period has 3"),
@@ -113,7 +113,7 @@ def test_all_repeats_see_one_walk():
         (lambda: Sum(()), r"Sum: paths must be paths such as .*; got \(\)"),
         (lambda: Sum(3), "Sum: paths must be paths such as .*; got 3"),
         (lambda: Linear(1.0) + 2, r"Sum: paths must be paths such as .*; got \[2\]"),
-        (lambda: Sum((Linear([1.0, 2.0]), Linear([1.0, 2.0, 3.0]))), "one row a client"),
+        (lambda: Sum((Linear([1.0, 2.0]), Linear([1.0, 2.0, 3.0]))), "one row per client"),
     ],
 )
 def test_bad_paths(make, match):

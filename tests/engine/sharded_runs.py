@@ -16,6 +16,7 @@ from sharded_cases import FAST, SLOW, everyone, gap, on_disk, options_of, same, 
 
 import performative as pf
 from performative._base.messages import hearing
+from performative.tables.stored import RowFile
 
 DEVICES = 8
 
@@ -121,10 +122,10 @@ def two_processes(folder, number, port, *names):
     for name, (problem, algorithm, more) in cases.items():
         options = options_of(more)
         plain, read = pf.run(problem, algorithm, **options), []
-        real = pf.tables.RowFile.read
-        pf.tables.RowFile.read = lambda *args, real=real, read=read: read.append(np.unique(args[1])) or real(*args)
+        real = RowFile.read
+        RowFile.read = lambda *args, real=real, read=read: read.append(np.unique(args[1])) or real(*args)
         told["gaps"][name] = gap(plain, pf.run(problem, algorithm, **options, executor="sharded"))
-        pf.tables.RowFile.read = real
+        RowFile.read = real
         told[f"read, {name}"] = np.unique(np.concatenate([[], *read])).tolist()
     problem, algorithm, more = some()
     options = options_of(more) | {"executor": "sharded"}

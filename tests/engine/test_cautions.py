@@ -21,7 +21,7 @@ def gaussian(eps, **options):
 
 @pytest.mark.slow
 def test_a_batch_beyond_every_table():
-    says = r"Fixed\(8\) draws 8 rows a step with replacement, from tables of at most 7 rows.*\[batch-exceeds-table\]"
+    says = r"Fixed\(8\) draws 8 rows per step with replacement from tables of at most 7 rows.*\[batch-exceeds-table\]"
     with pytest.warns(UserWarning, match=says) as said:
         pf.run(
             TABLES,
@@ -46,8 +46,8 @@ def test_a_batch_beyond_every_table():
     ("eps", "options", "says"),
     [
         # The gradient is (1 - eps) theta - m: plain steps settle below 2 / (1 - eps).
-        (0.5, {"rate": 6.0}, r"near the stable point rates below 4 settle in the mean; this is 6\."),
-        (1.5, {"rate": 1.0}, r"no rate settles near the stable point"),
+        (0.5, {"rate": 6.0}, r"near the stable point rates below 4 converge on average; yours is 6\."),
+        (1.5, {"rate": 1.0}, r"no rate converges near the stable point"),
         (0.5, {"rate": 6.0, "estimator": pf.estimators.Prox(pf.estimators.Minibatch(), 0.1)}, "try a rate below 6"),
     ],
 )
@@ -70,7 +70,7 @@ def test_divergence_comes_with_a_rate(eps, options, says):
 def test_risk_that_grows_because_steps_are_too_long():
     """Features of a hundred: logistic steps are bounded, so nothing diverges, and the model is worthless."""
     far = pf.Problem(pf.losses.logistic(0.001), pf.populations.Strategic(100 * X, Y, 0.0))
-    with pytest.warns(UserWarning, match=r"performative risk ended at \d+.*the start had 0.693.*\[rate-too-large\]"):
+    with pytest.warns(UserWarning, match=r"performative risk ended at \d+.*up from 0.693.*\[rate-too-large\]"):
         history = pf.run(
             far,
             pf.p_fedavg(1.0, batch=pf.batches.Whole()),
@@ -140,5 +140,5 @@ def test_what_a_part_does_not_keep_cannot_be_swept():
             return self.shift
 
     problem = pf.Problem(pf.losses.squared, Forgetful(1.0, -1.0))
-    with pytest.raises(ValueError, match="Forgetful does not keep its argument 'sign'"):
+    with pytest.raises(ValueError, match="Forgetful does not store its argument 'sign'"):
         set_by_name(problem, pf.p_fedavg(0.1), "population.shift", 2.0)

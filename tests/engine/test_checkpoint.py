@@ -62,7 +62,7 @@ PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.arange(3.0), 
 
 def test_a_folder_of_another_run_is_refused(tmp_path):
     pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=4, theta=0.0, checkpoint=tmp_path, record=pf.Record(risks=False))
-    with pytest.raises(ValueError, match="already holds a run"):
+    with pytest.raises(ValueError, match="already contains a run"):
         pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=4, theta=0.0, checkpoint=tmp_path, record=pf.Record(risks=False))
     with pytest.raises(ValueError, match=r"algorithm\.rate\.value: 0\.1 -> 0\.2"):
         pf.run(
@@ -109,7 +109,7 @@ def test_history_saves_and_loads(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["history.nc"]
     with pytest.raises(FileNotFoundError, match="there is no history"):
         pf.History.load(tmp_path / "absent.nc")
-    with pytest.raises(KeyError, match="was recorded; a name is one of"):
+    with pytest.raises(KeyError, match="was recorded; choose from"):
         history["loss"]
 
 
@@ -153,7 +153,7 @@ def test_a_thinned_run_is_made_longer_only_at_a_record(tmp_path):
     options = {"theta": 0.0, "record": pf.Record(risks=False, every=3)}
     options["checkpoint"] = pf.Checkpoint(tmp_path, resume=True)
     pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=7, **options)
-    with pytest.raises(ValueError, match="ended at round 7, which is no multiple of every=3"):
+    with pytest.raises(ValueError, match="ended at round 7, which is not a multiple of every=3"):
         pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=20, **options)
 
 

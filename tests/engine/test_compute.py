@@ -189,7 +189,8 @@ def test_short_memory_splits_a_run(monkeypatch, cnn_runs):
     room = footprint.standing + 2 * 3 * footprint.update + int(2.1 * 1.5 * footprint.client)
     split = pretend(room)
     assert split.meta["compute"].startswith("2 clients at once")
-    assert "3 clients a round" in split.meta["memory"] and split.meta["memory"].endswith("enough for 2 clients at once")
+    assert "3 clients per round" in split.meta["memory"]
+    assert split.meta["memory"].endswith("enough for 2 clients at once")
     assert_same_run(split, whole, rtol=1e-10)
     with pytest.warns(UserWarning, match=r"less than data and memory alone.*\[not-enough-memory\]"):
         assert pretend(footprint.standing * 3 // 4).meta["compute"].startswith("one client")
@@ -201,7 +202,7 @@ def test_a_footprint_says_what_fits_in_words():
     assert footprint.at_once is None
     assert footprint.whole == 100 * mib + 20 * 12 * mib
     said = str(footprint)
-    assert "about 0.332 GiB: 20 clients a round of 10 MiB each" in said
+    assert "about 0.332 GiB: 20 clients per round of 10 MiB each" in said
     assert "100 MiB of data and memory; 1 GiB are free, enough for all clients at once" in said
     # 200 MiB are left of 300, 40 of them for the updates: 160 / 15 are ten clients with the margin, in two blocks.
     short = dataclasses.replace(footprint, available=300 * mib)

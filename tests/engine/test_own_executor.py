@@ -62,9 +62,9 @@ def test_ones_own_gives_the_same_run(executor):
 
 
 def test_what_is_none_is_refused():
-    with pytest.raises(ValueError, match='"loop", an executor of your own, or None; got <class'):
+    with pytest.raises(ValueError, match='"loop", a custom executor, or None; got <class'):
         check_executor(Gather)
-    with pytest.raises(ValueError, match="sweep runs settings side by side"):
+    with pytest.raises(ValueError, match="sweep runs settings in one batch"):
         pf.sweep(PROBLEM, SOME, {"rate": [0.1, 0.2]}, 2, 1.0, executor=Counting())
 
 

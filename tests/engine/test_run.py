@@ -211,7 +211,7 @@ def test_seeds_and_starts_are_checked():
     with pytest.raises(ValueError, match=r"seed must be a whole number from 0 to 2\^32 - 1; got 4294967296"):
         pf.run(PROBLEM, ALGORITHM, rounds=1, theta=0.0, seed=2**32)
     boxed = pf.Problem(pf.losses.squared, PROBLEM.population, domain=pf.Box(1.0, 2.0))
-    with pytest.raises(ValueError, match="theta must start inside of the domain"):
+    with pytest.raises(ValueError, match="theta must start inside the domain"):
         pf.run(boxed, ALGORITHM, rounds=1, theta=5.0)
     assert pf.run(boxed, ALGORITHM, rounds=1, record=pf.Record(risks=False)).theta[0, 0] == 1.0
     with pytest.raises(ValueError, match="limit must be a positive number"):

@@ -48,6 +48,7 @@ def plain():
     return pf.run(problem, algorithm, **options_of(more))
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_same_trajectory(plain, tmp_path):
     wait(*start_two(tmp_path, "small"))
     first, second = (pf.History.load(tmp_path / f"process{number}.nc") for number in "01")
@@ -91,5 +92,5 @@ def test_two_processes_share_checkpoints_and_refuse_what_differs(tmp_path):
         assert told["read, disk"] == list(range(12) if number == "0" else range(12, 19))
         assert told["resumed"]
         assert "run: the arguments must be the same in all 2 processes" in told["seed"]
-        assert "Give a folder that all of them see" in told["folder"]
-        assert "run this one in a single process" in told["privacy"]
+        assert "Use a folder that all of them can read" in told["folder"]
+        assert "run this in a single process" in told["privacy"]

@@ -55,7 +55,7 @@ def test_settings_share_their_luck():
         ({"participation.kk": [1]}, "does not lead to an argument of SchemeOne"),
         ({"participation.k": [0]}, r"SchemeOne\(k=0\)"),
         ({"rate.scale": []}, "at least one value"),
-        ({"population.sensitivity": [np.ones(3)]}, "one row a client"),
+        ({"population.sensitivity": [np.ones(3)]}, "one row per client"),
     ],
 )
 def test_slips_are_named(over, message):
@@ -124,7 +124,7 @@ def test_compare_refuses_what_diverged():
     with pytest.warns(UserWarning, match="run-diverged"):
         settled, lost = (pf.run(PROBLEM, pf.p_fedavg(rate=rate), **options) for rate in (0.1, 50.0))
     assert lost.status == "diverged"
-    with pytest.raises(ValueError, match=r"end at one round|no finite final"):
+    with pytest.raises(ValueError, match=r"end at the same round|no finite final"):
         pf.compare({"settled": settled, "lost": lost})
 
 
@@ -143,5 +143,5 @@ def test_settings_that_are_no_grid():
     assert list(sweep.to_xarray()["rounds"].values) == ["", "", "4"]
     with pytest.raises(ValueError, match=r"or list settings, such as"):
         pf.sweep(PROBLEM, ALGORITHM, [{}], rounds=2, theta=0.0)
-    with pytest.raises(ValueError, match=r"'algorithm' must hold Algorithms; got 0.1"):
+    with pytest.raises(ValueError, match=r"'algorithm' must list Algorithms; got 0.1"):
         pf.sweep(PROBLEM, ALGORITHM, [{"algorithm": 0.1}], rounds=2, theta=0.0)

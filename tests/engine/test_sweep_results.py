@@ -57,7 +57,7 @@ def test_it_is_the_same_after_saving(found, tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no sweep"):
         Sweep.load(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="give a folder"):
+    with pytest.raises(ValueError, match="pass a folder"):
         found.save(tmp_path / "file")
 
 
@@ -105,7 +105,7 @@ def test_names_that_move_together():
     assert [tuple(s.values()) for s in sweep.settings] == [
         (0.1, 1.0, 0.5), (0.1, 1.0, 0.6), (0.05, 2.0, 0.5), (0.05, 2.0, 0.6),
     ]  # fmt: skip
-    assert sweep.best().tied is None and "not known" in repr(sweep.best())  # one repeat shows nothing
+    assert sweep.best().tied is None and "unknown" in repr(sweep.best())  # one repeat shows nothing
     with pytest.raises(ValueError, match="rate is set twice"):
         pf.sweep(PROBLEM, ALGORITHM, {("rate", "population.scale"): [(0.1, 1.0)], "rate": [1.0]}, rounds=2, theta=0.0)
     with pytest.raises(ValueError, match="needs 2 values at a time"):
@@ -130,7 +130,7 @@ def test_a_sweep_goes_on_where_it_was(found, tmp_path):
 
     with pytest.raises(RuntimeError, match="power"):
         again(False, [Ends()])
-    with pytest.raises(ValueError, match="already holds a run"):
+    with pytest.raises(ValueError, match="already contains a run"):
         again(False)
     resumed = again(True)
     for one, other in zip(resumed.histories, found.histories, strict=True):

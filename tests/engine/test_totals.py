@@ -84,7 +84,7 @@ def test_the_hour_of_a_late_round_is_right():
 
 
 def test_a_run_beyond_the_clock_is_refused():
-    with pytest.raises(ValueError, match=r"rounds=1000000000 of 3 local steps are more than the 2\^31 steps"):
+    with pytest.raises(ValueError, match=r"rounds=1000000000 of 3 local steps exceed the 2\^31 steps"):
         pf.run(PROBLEM, pf.p_fedavg(0.1, local_steps=3), 10**9, theta=0.0)
     with pytest.raises(ValueError, match=r"rounds=3000000000 of 1 local steps"):
         pf.sweep(PROBLEM, pf.p_fedavg(0.1), {"rate": [0.1, 0.2]}, 3 * 10**9, theta=0.0)

@@ -77,7 +77,7 @@ def test_verdicts_follow_from_numbers():
     assert claim(printed=Check(number="a", above=1.0)).judge(NUMBERS, False)["verdict"] == REPRODUCED
     row = claim(**right).judge(NUMBERS, False)
     assert (row["verdict"], row["reason"]) == (CORRECTED, "the sign")
-    assert row["number"] == "as printed: a = 2, asked for below 1; corrected: a = 2, asked for above 1"
+    assert row["number"] == "as printed: a = 2, required: below 1; corrected: a = 2, required: above 1"
     row = claim(**wrong, reason="because").judge(NUMBERS, False)
     assert (row["verdict"], row["reason"]) == (REFUTED, "because")
     # What is expected decides nothing.
@@ -139,18 +139,18 @@ def test_thresholds_of_ours_are_known():
 
 
 def test_a_number_that_is_not_there_is_named():
-    with pytest.raises(KeyError, match="gives no number 'd'; it gives"):
+    with pytest.raises(KeyError, match="returns no number 'd'; it returns"):
         Check(number="d", below=1.0).decide(NUMBERS)
 
 
 def test_a_number_is_told_apart_from_its_limit():
     told = Check(number="x", below=1.0).tell({"x": 0.999996})
-    assert told == "x = 0.999996, asked for below 1"
-    assert Check(number="x", below=1.000001).tell({"x": 1.0}) == "x = 1, asked for below 1.000001"
+    assert told == "x = 0.999996, required: below 1"
+    assert Check(number="x", below=1.000001).tell({"x": 1.0}) == "x = 1, required: below 1.000001"
     assert Check(number="x", below="y").tell({"x": 1.23456, "y": (1.234567, 0.1)}) == (
-        "x = 1.23456, asked for below y = 1.23457 ± 0.1"
+        "x = 1.23456, required: below y = 1.23457 ± 0.1"
     )
-    assert Check(number="x", near=2.0, within=0.1).tell({"x": 2.0}) == "x = 2, asked for 2 within 0.1"
+    assert Check(number="x", near=2.0, within=0.1).tell({"x": 2.0}) == "x = 2, required: 2 within 0.1"
 
 
 def test_notes_tell_the_constants_of_their_file(tmp_path):

@@ -121,6 +121,7 @@ def test_claims_are_judged_anew_by_the_numbers_of_the_run(walk):
     assert store.read_manifest(walk / "ours" / "walk")["numbers"] == before["numbers"]
 
 
+@pytest.mark.slow
 def test_a_figure_is_drawn_again_from_the_data_when_it_would_look_different(walk):
     folder, file = walk / "ours" / "walk", catalog.FOLDER / "ours" / "walk.toml"
     runner.reproduce("ours/walk", out=walk)
@@ -220,11 +221,11 @@ def test_commands(walk, capsys):
     assert "ours/walk" in call(app, ["reproduce", "--list"]).stdout
     for arguments, message in (
         (["ours/wolk"], "there is no experiment 'ours/wolk'. Did you mean 'ours/walk'?"),
-        ([], "give names of experiments, --paper NAME or --all"),
+        ([], "pass names of experiments, --paper NAME or --all"),
         (["--paper", "profle"], "there is no paper 'profle'. Did you mean 'profl'?"),
-        (["--all", "ours/walk"], "give names of experiments, --paper NAME or --all"),
-        (["ours/walk", "--save", "x.json"], "--save FILE goes with --ledger."),
-        (["ours/walk", "--ledger"], "--ledger prints all, or what --paper NAME has; it takes no more."),
+        (["--all", "ours/walk"], "pass names of experiments, --paper NAME or --all"),
+        (["ours/walk", "--save", "x.json"], "--save FILE requires --ledger."),
+        (["ours/walk", "--ledger"], "--ledger prints all, or those of --paper NAME; it takes nothing else."),
     ):
         failed = call(app, ["reproduce", *arguments, *out])
         assert failed.exit_code == Exit.BAD_INPUT and message in failed.stderr.replace("\n", " ")

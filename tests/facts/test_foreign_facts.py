@@ -107,8 +107,8 @@ def test_memory_is_what_init_returns():
 
 
 def test_whoever_sees_more_than_models_voids_it_by_name():
-    promise = guarantee(OURS, pf.pcsgd(0.1, 1.0, 2.0), seen=("metric 'spread' may look at uploads",))
-    assert not promise.promised and promise.why == ("metric 'spread' may look at uploads",)
+    promise = guarantee(OURS, pf.pcsgd(0.1, 1.0, 2.0), seen=("metric 'spread' may read uploads",))
+    assert not promise.promised and promise.why == ("metric 'spread' may read uploads",)
 
 
 def test_numbers_alone_say_whose_word_they_are():
@@ -151,6 +151,7 @@ def test_attacks_believe_what_parts_say_and_try_it():
     assert loud.alarm
 
 
+@pytest.mark.slow
 def test_certificates_take_the_sensitivity_that_is_told():
     told, ours = pf.certify(PEOPLE, theta=0.0), pf.certify(OURS, theta=0.0)
     assert told.sensitivity_source == ours.sensitivity_source == "analytic"
@@ -162,6 +163,7 @@ def test_certificates_take_the_sensitivity_that_is_told():
     assert silent.sensitivity_source == "estimated" and silent.on_word == ()
 
 
+@pytest.mark.slow
 def test_plans_try_what_makes_them_exact():
     """Moments are those of rounds that were tried, and rest on nobody's word."""
     plan = pf.plan(PEOPLE, pf.Cost(), 0.5, theta=5.0, local_steps=(1,), batches=(2,))

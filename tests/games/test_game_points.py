@@ -139,7 +139,7 @@ def test_no_nash_point_where_a_player_always_gains():
 
 def test_no_social_point_where_the_sum_falls_for_ever():
     game = pf.cases.linear_game(np.ones(3), 3.0 - 4.0 * np.eye(3), 1.0)
-    with pytest.raises(ValueError, match=r"keeps falling far out.*\[no-social-point\]"):
+    with pytest.raises(ValueError, match=r"keeps decreasing far out.*\[no-social-point\]"):
         pf.social_point(game)
 
 

@@ -111,6 +111,7 @@ def test_executors_agree():
     np.testing.assert_allclose(found[2], found[0], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_federation_shares_its_model():
     """Two markets of one seller and one of another; the first seller steps along the mean of its gradients."""
     weights = np.array([0.2, 0.3, 0.5])
@@ -177,6 +178,7 @@ def test_over_devices(play):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_players_may_begin_apart():
     own = np.array([0.5, -1.0, 2.0])
     problem = game().problem
@@ -188,9 +190,9 @@ def test_players_may_begin_apart():
     whole = pf.Record(theta="all", risks=False)
     swept = pf.sweep(apart, pf.p_fedavg(RATE), over={"rate": [RATE]}, rounds=3, record=whole)
     assert np.allclose(swept.histories[0].theta[0], history.theta[0])
-    with pytest.raises(ValueError, match="the game says where its players begin; leave theta out"):
+    with pytest.raises(ValueError, match="the game sets where its players start; leave theta out"):
         pf.run(apart, pf.p_fedavg(RATE), 3, 0.0)
-    with pytest.raises(ValueError, match="start must lead with the 3 players; got shape"):
+    with pytest.raises(ValueError, match="start must have a leading axis of 3 players; got shape"):
         pf.Game(problem, start=np.zeros(2))
     with pytest.raises(ValueError, match=r"sharing=PerClient with Game\(start=...\): leave sharing out"):
         pf.run(apart, pf.p_fedavg(RATE, sharing=pf.sharing.PerClient()), 3)

@@ -91,7 +91,7 @@ def test_what_is_not_known_is_said():
         "ServerOpt": pf.p_fedavg(0.1, aggregator=adam),
         "rate changes": pf.p_fedavg(pf.schedules.harmonic(1.0, 10.0)),
         "not deployed each step": pf.p_fedavg(0.1, deploy=pf.Every(3)),
-        "same work": pf.p_fedavg(0.1, participation=pf.LocalWork(pf.Full(), [1, 2])),
+        "different amounts of work": pf.p_fedavg(0.1, participation=pf.LocalWork(pf.Full(), [1, 2])),
     }
     for reason, algorithm in reasons.items():
         found = pf.play_outlook(game, algorithm)

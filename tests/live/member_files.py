@@ -56,7 +56,7 @@ def write(folder: Path, text: str = FILE) -> Path:
 
 
 def problem() -> pf.Problem:
-    """The same from arrays: what is learnt must not depend on where rows lay."""
+    """The same from arrays: what is learned must not depend on where rows lay."""
     x, y = np.zeros((2, max(ROWS), 3)), np.zeros((2, max(ROWS)), int)
     for client, frame in enumerate(frames()):
         raw = frame[["debt", "cards"]].to_numpy()

@@ -133,7 +133,7 @@ def test_workers_and_flower_are_told_the_kind_alone(tmp_path, monkeypatch):
 
 
 def test_what_is_told(tmp_path):
-    assert tell_failure(RequestRefused("the request is void")) == "the request is void"
+    assert tell_failure(RequestRefused("the request is stale")) == "the request is stale"
     strange = type(f"{SECRET} ", (Exception,), {"sentence": SECRET})
     assert SECRET not in tell_failure(strange("x"))
     log_failure(tmp_path, ValueError("y" * (1 << 20)))

@@ -171,7 +171,7 @@ def test_a_late_copy_of_a_request_is_void(tmp_path):
     serve(made, carrier, tmp_path / "server")
     client = next(c for c, asked in seen.items() if len(asked) > 1)
     before = (tmp_path / "clients" / str(client) / "memory.bin").read_bytes()
-    with pytest.raises(ValueError, match="the request is void"):
+    with pytest.raises(ValueError, match="the request is stale"):
         carrier.members[client].answer(seen[client][0])
     assert (tmp_path / "clients" / str(client) / "memory.bin").read_bytes() == before
 
@@ -215,6 +215,7 @@ class Stopping(AbstractTransport):
         return []
 
 
+@pytest.mark.slow
 def test_a_start_that_was_cut_off_and_changed_is_another_run(tmp_path):
     one, two = federation(algorithm=DICE, rounds=2), federation(algorithm=pf.scaffold(rate=0.1), rounds=2)
     with pytest.raises(Killed):
@@ -262,7 +263,7 @@ def test_two_servers_in_one_folder(tmp_path):
 
     class Nested(OneThread):
         def online(self):
-            with pytest.raises(ValueError, match="another server is at work"):
+            with pytest.raises(ValueError, match="another server is running"):
                 serve(made, self, tmp_path / "server", resume=True)
             return super().online()
 
@@ -274,7 +275,7 @@ def test_another_run_in_the_folder_is_refused(tmp_path):
     other = federation(rounds=1, seed=4)
     with pytest.raises(ValueError, match="seed: 3 -> 4"):
         serve(other, OneThread(other, tmp_path), tmp_path / "server", resume=True)
-    with pytest.raises(ValueError, match="already holds a run"):
+    with pytest.raises(ValueError, match="already contains a run"):
         serve(other, OneThread(other, tmp_path), tmp_path / "server")
 
 
@@ -285,7 +286,7 @@ def test_a_client_with_other_files_refuses_to_work(tmp_path):
     with pytest.warns(UserWarning, match="nothing-was-learned"):
         live = serve(made, carrier, tmp_path / "server")
     assert live["missing"][0, -1] == 5
-    assert "another problem, algorithm" in read_events(tmp_path / "server")[0]["reason"]
+    assert "the server's problem, algorithm" in read_events(tmp_path / "server")[0]["reason"]
 
 
 PROGRAM = """

@@ -193,7 +193,7 @@ def test_kills_of_server_and_clients_change_nothing(app, survived):
         try:
             result = go(app, new=first, resume=not first)
         except FederationError as error:
-            assert "the server is gone" in str(error)
+            assert "the server died" in str(error)
         first = False
     over.set()
     assert result["status"] == "completed"

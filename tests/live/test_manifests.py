@@ -1,9 +1,15 @@
 """Manifests of a federation: valid by the tools of those who run them, confined, and without a secret in them."""
 
+import contextlib
+import http.client
 import importlib.util
 import json
+import os
 import re
 import shutil
+import signal
+import socket
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +22,7 @@ from performative.cli.app import app
 from performative.live.export import KINDS, export
 
 SERVER = "federation.bank.example:9443"
+NOBODY = 65534
 
 
 @pytest.fixture
@@ -169,11 +176,97 @@ def test_members_come_to_the_gate_and_no_further(kind, tmp_path):
     assert shell.returncode == 0, shell.stderr
 
 
+def test_flower_is_started_behind_the_gate_alone(tmp_path):
+    """Wherever one of Flower's services is started, by any of the manifests."""
+    seen = 0
+    for kind in KINDS:
+        for path in written(tmp_path, kind, largest=123456789).iterdir():
+            words = path.read_text().replace("\\\n", " ").split() if path.is_file() else []
+            words = [word.strip('-"') for word in words if word != "-"]
+            for at in [at for at, word in enumerate(words) if word in ("flower-superlink", "flower-supernode")]:
+                seen += 1
+                assert words[at - 4 : at] == ["m", "performative.live.loopback.upstream", "largest", "123456789"]
+            assert path.name != "gate.conf" or "client_max_body_size 123456789;" in path.read_text()
+    assert seen == 9
+
+
+@pytest.fixture
+def running(tmp_path):
+    """What the Compose files start, with the paths of a test: ports of the server and of member 1."""
+    from performative.live.loopback.certificates import make_certificates, make_key
+    from performative.live.loopback.process_table import wait_for
+    from performative.live.loopback.processes import free_port
+
+    folder, secrets = written(tmp_path, "compose", largest=1 << 20), tmp_path / "secrets"
+    make_certificates(secrets)
+    make_key(secrets / "member.key")
+    ports, started = {}, []
+    try:
+        for name, service in (("server", "superlink"), ("member-1", "supernode")):
+            (tmp_path / name).mkdir()
+            port = ports[service] = free_port()
+            (file,) = documents(folder / f"compose-{name}.yaml")
+            at = {"/run/secrets": str(secrets), "/state": str(tmp_path / name), "--host=0.0.0.0": "--host=127.0.0.1"}
+            # A node that nobody hears keeps trying; one that is refused, for its key is not registered, ends.
+            at |= {SERVER: f"127.0.0.1:{free_port()}", "--port=9091": f"--port={port}", "--port=9094": f"--port={port}"}
+            words = file["services"][service]["command"]
+            assert words[0] == "python"
+            for there, here in at.items():
+                words = [word.replace(there, here) for word in words]
+            environ = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(tmp_path / name)}
+            environ |= {"FLWR_HOME": str(tmp_path / name), "FLWR_TELEMETRY_ENABLED": "0"}
+            environ |= {"FLWR_DISABLE_UPDATE_CHECK": "1", "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+            with open(tmp_path / name / "log", "wb") as log:
+                started.append(subprocess.Popen(words, env=environ, stdout=log, stderr=log, start_new_session=True))
+
+            def answers(port=port):
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    return True
+                return False
+
+            assert wait_for(answers, 240.0), (tmp_path / name / "log").read_text()
+        yield ports, ssl.create_default_context(cafile=str(secrets / "ca.pem"))
+    finally:
+        for process in started:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def test_another_user_of_the_machine_does_not_reach_flower(running):
+    """The containers' own commands, for real: what they listen on is for their own user."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can open a socket of another user")
+    ports, trusted = running
+
+    def status(service, path, user, body=b""):
+        with_tls = {"context": trusted} if service == "superlink" else {}
+        kind = http.client.HTTPSConnection if with_tls else http.client.HTTPConnection
+        line = kind("127.0.0.1", ports[service], timeout=20, **with_tls)
+        os.seteuid(user)
+        try:
+            line.connect()
+        finally:
+            os.seteuid(0)
+        with contextlib.closing(line):
+            line.request("POST" if body else "GET", path, body)
+            return line.getresponse().status
+
+    for service in ("superlink", "supernode"):
+        assert status(service, "/health", 0) == 200
+        assert status(service, "/health", NOBODY) == 403
+        assert status(service, "/v1/runtime/acquire-task", NOBODY) == 403
+    assert status("superlink", "/v1/control/list-runs", NOBODY) == 403
+    assert status("superlink", "/v1/fleet/none", NOBODY) == 404
+    assert status("superlink", "/v1/fleet/push-object", NOBODY, b"x" * 70_000) == 401
+    assert status("superlink", "/v1/fleet/push-object", 0, b"x" * ((1 << 20) + 1)) == 413
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         ({"server": "bank.example"}, "--server must be host:port"),
-        ({"server": "bank.example:443"}, "port from 1024 on"),
+        ({"server": "bank.example:443"}, "unprivileged port, 1024 or above"),
         ({"server": "a b:9443"}, "--server must be host:port"),
         ({"image": "x; rm"}, "--image must be a name"),
         ({"bin": "relative/bin"}, "--bin must be an absolute path"),
@@ -192,7 +285,7 @@ def test_keys_that_do_not_do(tmp_path, keys):
     with pytest.raises(ValueError, match=r"two members .* have the same key"):
         export("compose", tmp_path / "out", 2, keys=keys)
     (keys / "member-1.pub").write_text("ssh-rsa AAAA")
-    with pytest.raises(ValueError, match="is no OpenSSH public key"):
+    with pytest.raises(ValueError, match="is not an OpenSSH public key"):
         export("compose", tmp_path / "out", 2, keys=keys)
 
 
@@ -202,12 +295,12 @@ def test_the_command(tmp_path):
     write_app(tmp_path / "app", 3)
     words = ["federation", "export", "--app", str(tmp_path / "app"), "--out", str(tmp_path / "deploy")]
     result = CliRunner().invoke(app, words)
-    assert result.exit_code == 2 and "give one of --compose, --kubernetes and --systemd" in result.output
+    assert result.exit_code == 2 and "pass one of --compose, --kubernetes and --systemd" in result.output
     result = CliRunner().invoke(app, [*words, "--systemd", "--json"])
     assert result.exit_code == 0, result.output
     assert len(list((tmp_path / "deploy").glob("performative-member-*.service"))) == 3
     result = CliRunner().invoke(app, [*words, "--systemd"])
-    assert result.exit_code == 2 and "is there already" in result.output
+    assert result.exit_code == 2 and "already exists" in result.output
 
 
 def steps(dockerfile):

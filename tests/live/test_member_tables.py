@@ -82,7 +82,7 @@ def test_the_file_simulates_where_all_tables_are_at_hand(tmp_path):
     assert np.array_equal(load_experiment(path).run(executor="loop").theta, simulated(load(path)).theta)
 
 
-def test_the_server_needs_no_table_and_agrees_with_members_on_what_is_learnt(tmp_path):
+def test_the_server_needs_no_table_and_agrees_with_members_on_what_is_learned(tmp_path):
     here, there = load(write(tmp_path / "member")), tmp_path / "server"
     there.mkdir()
     (there / "federation.toml").write_text(FILE)
@@ -114,12 +114,12 @@ FAILURES = {
     "missing file": (lambda f: None, "there is no file path = 'bank-1.csv' in", "bank-1.csv is not"),
     "wrong column": (lambda f: f.rename(columns={"debt": "Debt"}), "there is no column 'debt'", "'Debt'"),
     "a column twice": (lambda f: f.rename(columns={"cards": "debt"}), "cannot be read", "occurs twice"),
-    "nothing in a cell": (lambda f: without(f, debt=None), "column 'debt' holds no finite number", "1 of 41 rows"),
-    "infinity": (lambda f: without(f, debt=np.inf), "column 'debt' holds no finite number", "row 8"),
-    "text": (lambda f: without(f, debt="Ada"), "column 'debt' holds text, not numbers", "row 8 says 'Ada'"),
-    "text label": (lambda f: f.assign(default="lost"), "label 'default' holds text, not numbers; positive", "'lost'"),
-    "half a class": (lambda f: f.assign(default=0.5), "label 'default' holds numbers that are no classes", ""),
-    "no label of the loss": (lambda f: f.assign(default=3), "do not suit the loss", "labels 0 and 1"),
+    "nothing in a cell": (lambda f: without(f, debt=None), "column 'debt' is missing or non-finite", "1 of 41 rows"),
+    "infinity": (lambda f: without(f, debt=np.inf), "column 'debt' is missing or non-finite", "row 8"),
+    "text": (lambda f: without(f, debt="Ada"), "column 'debt' contains text, not numbers", "row 8 is 'Ada'"),
+    "text label": (lambda f: f.assign(default="lost"), "label 'default' contains text, not numbers; pos", "'lost'"),
+    "half a class": (lambda f: f.assign(default=0.5), "label 'default' contains numbers that are not classes", ""),
+    "no label of the loss": (lambda f: f.assign(default=3), "do not fit the loss", "labels 0 and 1"),
     "too few rows": (lambda f: f[:9], "fewer rows than rows = 10", "it has 9"),
 }  # fmt: skip
 
@@ -169,14 +169,14 @@ def test_a_table_that_changes_is_read_again(tmp_path):
     [
         ('path = "bank-{client}.csv"', 'path = "bank.xlsx"', "data.path: path: 'bank.xlsx' must end in .csv"),
         ('path = "bank-{client}.csv"', 'path = ["a.csv"]', "one for each of 2 clients; got 1"),
-        ('path = "bank-{client}.csv"', 'path = "url"\nsql = "SELECT 1"', "data.sql: sql must say ORDER BY"),
+        ('path = "bank-{client}.csv"', 'path = "url"\nsql = "SELECT 1"', "data.sql: sql must contain ORDER BY"),
         ("clients = 2", 'clients = ["../x", "y"]', "data.clients: clients: '../x'"),
         ("clients = 2", "clients = 0", "data.clients: clients must be a whole number >= 1"),
-        ('label = "default"', 'label = "debt"', "data.features: features must be different columns"),
+        ('label = "default"', 'label = "debt"', "data.features: features must be distinct columns"),
         ('label = "default"', 'lable = "default"', "data: unknown key 'lable'"),
         ("debt = [40, 10]", "dept = [40, 10]", "'dept' is not a feature"),
         ('features = ["cards"]', 'features = ["card"]', "problem.population.features: expected names among"),
-        ("strength = [0.2, 0.6]", "strength = 0.1\nx = [[[1.0]]]", "problem.population: [data] gives x"),
+        ("strength = [0.2, 0.6]", "strength = 0.1\nx = [[[1.0]]]", "problem.population: [data] provides x"),
         ('name = "Strategic"\nstrength = [0.2, 0.6]', 'name = "Gaussian"', "problem.population"),
         ("rows = 10", "rows = 10\nlabels = 'real'\npositive = 1", "data.positive: positive"),
         ('{ name = "Fixed", n = 8 }', '{ name = "Uniform", n = 11 }', "algorithm.batch"),
@@ -191,7 +191,7 @@ def test_what_the_shared_file_may_not_say(old, new, says, tmp_path):
 
 
 def test_a_second_source_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"data: \[data\] says where rows come from, and so does source="):
+    with pytest.raises(ValueError, match=r"data: both \[data\] and source= define where rows come from"):
         load(write(tmp_path), source=lambda client: None)
 
 

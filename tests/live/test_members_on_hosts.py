@@ -8,37 +8,16 @@ import time
 import numpy as np
 import pytest
 from hosts import PORT, Network, need_namespaces
+from joined import NAMES, begin, finish, found
 
 import performative as pf
 from performative.history import History
-from performative.live import load, read_events, read_journal, read_status
-from performative.live.app import write_app
+from performative.live import load, read_events, read_journal
 from performative.live.loopback.site import Site
 
 pytest.importorskip("flwr", reason="the extra performative[flower] is not installed")
 # Optimized as the processes of the federation are: otherwise the last bits differ.
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("optimized_programs")]
-NAMES = ("north", "south", "west", "east", "fifth", "sixth", "seventh", "eighth")
-TABLE = "[federation]\ntimeout = 90\nresend = 5\n"
-
-
-def three(network, count, rounds=3):
-    """A server that is up and members that have joined, by the files that people carry."""
-    app = network.place(0) / "banks"
-    write_app(app, count)
-    text = (app / "federation.toml").read_text()
-    text = text[: text.index("[federation]")].replace("rounds = 20", f"rounds = {rounds}") + TABLE
-    (app / "federation.toml").write_text(text)
-    network.federation(0, "up", "--app", "banks", "--address", network.public, "--listen", network.address(0))
-    for host, name in enumerate(NAMES[:count], 1):
-        network.federation(0, "invite", name, "--app", "banks")
-        network.send(f"{name}.invitation", 0, host)
-        asked = network.federation(host, "join", f"{name}.invitation")
-        assert asked["state"] == "requested"
-        network.send(f"{name}.request", host, 0)
-        network.federation(0, "approve", f"{name}.request", "--app", "banks", "--fingerprint", asked["fingerprint"])
-        assert network.federation(host, "join", "--app", name)["state"] == "up, let in by the server"
-    return app
 
 
 def is_simulated(app, rounds):
@@ -48,34 +27,15 @@ def is_simulated(app, rounds):
     return np.array_equal(History.load(Site.inside(app).folder / "server" / "history.nc").theta, run.theta)
 
 
-def begin(network, rounds):
-    """A run that is past its first round."""
-    began = time.time()
-    running = network.begin(0, "run", "--app", "banks", "--new", "--rounds", rounds)
-    while True:
-        told = read_status(Site.inside(network.app).folder / "server")
-        if told is not None and told["time"] > began and told["round"] >= 1:
-            return running
-        assert running.poll() is None, running.communicate()  # it ended, and the first round did not come
-        time.sleep(0.1)
-
-
 def read_lines(app, name):
     return [json.loads(line) for line in (Site.inside(app).folder / "server" / name).read_text().splitlines()]
-
-
-def finish(process, seconds=200):
-    out, err = process.communicate(timeout=seconds)
-    print(out, err)
-    assert process.returncode == 0, err
-    return json.loads(out.splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory):
     need_namespaces()
     with Network(tmp_path_factory.mktemp("hosts"), 3) as made:
-        made.app = three(made, 3)
+        made.app = found(made, 3)
         yield made
 
 
@@ -114,7 +74,7 @@ def test_after_a_partition_of_minutes_the_member_is_heard_again(network):
     assert finish(running, 300)["round"] == 4
     heard = [told["heard"] for told in read_lines(network.app, "rounds.jsonl")]
     assert heard[0] == 3 and 2 in heard and heard[-1] == 3
-    assert network.federation(3, "status", "--app", "west")["member"]["state"] == "up, let in by the server"
+    assert network.federation(3, "status", "--app", "west")["member"]["state"] == "up, accepted by the server"
 
 
 def test_nothing_is_open_but_the_server_to_members(network):
@@ -188,7 +148,7 @@ def test_one_is_expelled_in_the_middle_of_a_run_and_one_leaves(network):
     assert finish(running)["round"] == 6
     gone = {event["client"] for event in read_events(Site.inside(network.app).folder / "server") if "client" in event}
     assert gone == {1}
-    assert network.federation(2, "status", "--app", "south")["member"]["state"].startswith("refused")
+    assert network.federation(2, "status", "--app", "south")["member"]["state"].startswith("rejected")
     network.federation(2, "join", "--app", "south", code=1)
     network.federation(3, "leave", "--app", "west")
     network.send("west.leave", 3, 0)
@@ -202,7 +162,7 @@ def test_one_is_expelled_in_the_middle_of_a_run_and_one_leaves(network):
 def test_eight_hosts(tmp_path):
     need_namespaces()
     with Network(tmp_path, 8) as network:
-        app = three(network, 8, rounds=2)
+        app = found(network, 8, rounds=2)
         network.line(delay=0.01, stall=0.02)
         network.federation(0, "run", "--app", "banks")
         assert is_simulated(app, 2)

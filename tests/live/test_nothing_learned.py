@@ -31,7 +31,7 @@ def without_version(tmp_path, rounds=2):
 
 
 def test_rows_without_a_version(tmp_path):
-    first = rf"round 1: client 0 failed: NoVersion: rows do not say the version.* any of the 2 rounds.*{NOTHING}"
+    first = rf"round 1: client 0 failed: NoVersion: rows lack the version.* any of the 2 rounds.*{NOTHING}"
     with pytest.warns(UserWarning, match=first):
         history = rehearse(without_version(tmp_path), tmp_path / "books")
     assert history.status == "failed" and "failed" in repr(history)
@@ -67,7 +67,7 @@ def mute(rounds):
     [
         ({0, 1, 2, 3, 4}, "failed", r"^round 1: client 0 failed: .*; no answer was used in any of the 5 rounds"),
         ({2, 3, 4}, "failed", r"^round 3: client 0 failed: .*; no .* last 3 of 5 rounds, .* that of round 2\."),
-        ({0, 1, 4}, "completed", r"3 of 5 rounds used no answer .*; the first, round 1: client 0 failed: OSError"),
+        ({0, 1, 4}, "completed", r"3 of 5 rounds used no update .*; the first, round 1: client 0 failed: OSError"),
         (set(), "completed", None),
     ],
 )
@@ -88,7 +88,7 @@ def test_a_run_that_goes_on_and_is_heard_again_has_not_failed(tmp_path):
     with pytest.warns(UserWarning, match=NOTHING):
         serve(made, transport(made, tmp_path, mute({0, 1, 2})), tmp_path / "server")
     again = serve(made, transport(made, tmp_path), tmp_path / "server", resume=True, rounds=4)
-    assert again.status == "completed" and "3 of 4 rounds used no answer" in again.meta["notes"][-1]
+    assert again.status == "completed" and "3 of 4 rounds used no update" in again.meta["notes"][-1]
 
 
 def test_a_quorum_that_is_never_there(tmp_path):
@@ -97,7 +97,9 @@ def test_a_quorum_that_is_never_there(tmp_path):
     def one_is_gone(client, answer):
         return mute({0, 1})(client, answer) if client == 4 else answer
 
-    with pytest.warns(UserWarning, match=rf"4 of the 5 answers came that quorum= asks for; client 4 failed.*{NOTHING}"):
+    with pytest.warns(
+        UserWarning, match=rf"only 4 of the 5 answers required by quorum= arrived; client 4 failed.*{NOTHING}"
+    ):
         assert serve(made, transport(made, tmp_path, one_is_gone), tmp_path / "server").status == "failed"
 
 

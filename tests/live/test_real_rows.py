@@ -139,6 +139,7 @@ quorum = 2
             load(tmp_path / "wrong.toml")
 
 
+@pytest.mark.slow
 def test_a_promise_does_not_count_the_sampling_of_rows_that_it_cannot_see(tmp_path):
     # The stand-in has 1,000 rows a client and the source 12: one in 200 would be claimed where one in 3 is drawn.
     stand_in = pf.populations.Strategic(np.zeros((CLIENTS, 1000, 2)), np.tile([0, 1], (CLIENTS, 500)), 0.0)
@@ -148,6 +149,6 @@ def test_a_promise_does_not_count_the_sampling_of_rows_that_it_cannot_see(tmp_pa
     made = Federation(problem, private, 2, dtype="float64", source=source, privacy=pf.Privacy(1e-5))
     live = rehearse(made, tmp_path / "books")
     assert live["epsilon"][0, -1] == pf.privacy.spent(4.0, 2, 1e-5).epsilon
-    assert any("how many rows arrive is no secret" in line for line in live.meta["privacy"]["assumes"])
+    assert any("the number of rows that arrive is public" in line for line in live.meta["privacy"]["assumes"])
     simulated = pf.privacy.guarantee(problem, private).spent(2, 1e-5).epsilon
     assert simulated < live["epsilon"][0, -1] / 2

@@ -95,15 +95,15 @@ def test_too_many_dropouts():
     """Below the threshold nobody gives the server anything."""
     play = Play().keys().shares()
     play.masked(gone=(0, 1, 2))
-    with pytest.raises(Breach, match="vectors of 3 clients came; the sum of 4 to 6 may be seen"):
+    with pytest.raises(Breach, match="received vectors of 3 clients; only the sum of 4 to 6 may be revealed"):
         play.consents()
     play = Play().keys().shares().masked(gone=(0,))
     consents = play.consents()
-    with pytest.raises(Unrecoverable, match="shares of 3 clients came, and the sum of fewer than 4"):
+    with pytest.raises(Unrecoverable, match="received shares of 3 clients, and the sum of fewer than 4"):
         play.server.unmask(play.revealed(consents, gone=(4, 5)))
-    with pytest.raises(Breach, match="keys of 3 clients came"):
+    with pytest.raises(Breach, match="received keys of 3 clients"):
         Play().keys(gone=(0, 1, 2)).shares()
-    with pytest.raises(Breach, match="shares of 3 clients came"):
+    with pytest.raises(Breach, match="received shares of 3 clients"):
         Play().keys().shares(gone=(0, 1, 2)).masked()
 
 
@@ -113,23 +113,61 @@ def test_a_server_that_tells_different_survivors_to_different_clients():
     everyone, without = (0, 1, 2, 3, 4, 5), (0, 1, 2, 3, 4)
     consents = {i: play.people[i].consent(everyone if i in (0, 1, 5) else without, IDENTITIES[i]) for i in everyone}
     for i in range(6):
-        with pytest.raises(Breach, match="has not signed the survivors that this client was told"):
+        with pytest.raises(Breach, match="has not signed the survivors sent to this client"):
             play.people[i].reveal({j: consents[j] for j in (everyone if i in (0, 1, 5) else without)}, ROSTER)
     # Only those who were told the same are three and three, below the threshold of four.
     for group in ((0, 1, 5), (2, 3, 4)):
         for i in group:
             again = Participant.from_bytes(play.people[i].to_bytes())
             again.done -= 1
-            with pytest.raises(Breach, match=r"signatures of 3 clients came|leaves out"):
+            with pytest.raises(Breach, match=r"received signatures of 3 clients|omits"):
                 again.reveal({j: consents[j] for j in group}, ROSTER)
 
 
 def test_a_server_that_forges_signatures():
     play = Play().keys().shares().masked()
     consents = play.consents()
-    forged = consents | {3: keys.sign(IDENTITIES[2], survivors_statement(play.about, tuple(range(6))))}
+    forged = consents | {3: keys.sign(IDENTITIES[2], _statement(play))}
     with pytest.raises(Breach, match="client 3 has not signed"):
         play.people[0].reveal(forged, ROSTER)
+
+
+def _statement(play):
+    """What everyone signs when nobody is gone."""
+    return survivors_statement(play.about, tuple(range(6)), play.server.adverts)
+
+
+def test_a_signature_of_a_round_that_is_played_again():
+    """A server that repeats a round (by a run in between) has old signatures for the same clients: they are for other
+    keys, so it cannot show two lists of survivors, each with signatures of the threshold."""
+    old, now = Play().keys().shares().masked(), Play().keys().shares().masked()
+    again = old.consents()
+    assert again[1] == keys.sign(IDENTITIES[1], _statement(old)) != keys.sign(IDENTITIES[1], _statement(now))
+    consents = now.consents()
+    with pytest.raises(Breach, match="client 1 has not signed the survivors"):
+        now.people[0].reveal(consents | {1: again[1]}, ROSTER)
+
+
+@pytest.mark.parametrize("bad", [bytes(32), bytes(31), (1).to_bytes(32, "little")])
+def test_keys_that_agree_on_no_secret(bad):
+    """A weak key gives a secret that everyone knows; one of another length none. Its owner is named."""
+    play = Play().keys()
+    weak = dataclasses.replace(play.server.adverts[1], masking=bad).signed(play.about, IDENTITIES[1])
+    with pytest.raises(Breach, match="the keys of client 1 are not valid"):
+        play.people[0].share(play.server.adverts | {1: weak}, ROSTER)
+
+
+def test_different_clients_for_different_clients():
+    """A server shows client 0 the clients 0..5, and 1..3 others, with which they are busy: too few have then sealed
+    shares for client 0, and it sends no vector."""
+    play = Play(session(clients=6, threshold=4), clients=9).keys()
+    adverts = play.server.adverts
+    first, second = (0, 1, 2, 3, 4, 5), (1, 2, 3, 6, 7, 8)
+    sealed = {i: play.people[i].share({j: adverts[j] for j in first}, ROSTER) for i in (0, 4, 5)}
+    sealed |= {i: play.people[i].share({j: adverts[j] for j in second}, ROSTER) for i in (1, 2, 3, 6, 7, 8)}
+    # 1, 2 and 3 sealed nothing for 0, nor does it know them as senders: its sum has too few clients.
+    with pytest.raises(Breach, match="received shares of 3 clients"):
+        play.people[0].mask({i: sealed[i][0] for i in (0, 4, 5)}, play.values[0])
 
 
 def test_never_both_shares_of_one_client():
@@ -153,7 +191,7 @@ def test_a_replayed_message_of_another_round():
         now.people[0].share(now.server.adverts | {1: earlier.server.adverts[1]}, ROSTER)
     now = Play().keys().shares()
     now.server.sealed[1][0] = earlier.server.sealed[1][0]
-    with pytest.raises(Breach, match="shares of client 1 were altered, or are of another round"):
+    with pytest.raises(Breach, match="shares of client 1 were altered, or belong to another round"):
         now.people[0].mask(now.server.sealed_for(0), now.values[0])
 
 
@@ -182,7 +220,7 @@ def test_a_server_that_puts_its_own_keys_in():
 def test_more_clients_than_a_round_has():
     """With more than K, two disjoint sets could reach the threshold."""
     play = Play(session(clients=5, threshold=3), clients=6).keys()
-    with pytest.raises(Breach, match="keys of 6 clients came; the sum of 3 to 5 may be seen"):
+    with pytest.raises(Breach, match="received keys of 6 clients; only the sum of 3 to 5 may be revealed"):
         play.people[0].share(play.server.adverts, ROSTER)
 
 
@@ -250,7 +288,7 @@ def test_the_overflow_rule():
         assert (1 << 62) < abs(exact) < 1 << 63
         assert int(wrapped.view(np.int64)[0]) == exact
     for bad in (1.001 * most, -1.001 * most, np.nan, np.inf, -np.inf, 1e308):
-        with pytest.raises(TooLarge, match="not finite, or beyond"):
+        with pytest.raises(TooLarge, match="not finite, or exceeds"):
             to_ring(np.asarray([0.0, bad]), 1.0, step, K)
     for weight in (0.0, -1.0, np.nan):
         with pytest.raises(TooLarge, match="the weight"):

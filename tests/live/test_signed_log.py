@@ -109,7 +109,7 @@ def test_every_line_that_is_taken_out_is_found(gone, written, tmp_path):
         assert found.fault == f"1 of {LINES} lines were cut off the end"
     else:
         assert (found.line, found.lines) == (gone + 1, gone)
-        assert "does not follow the line before" in found.fault
+        assert "does not follow the previous line" in found.fault
 
 
 @settings(max_examples=40, deadline=None)
@@ -139,6 +139,21 @@ def test_lines_cut_off_the_end_are_found(written, tmp_path):
     assert "there is no journal.jsonl" in verify_journal(tmp_path).fault
     with pytest.raises(ValueError, match=f"{LINES} of {LINES} lines were cut off the end"):
         Journal(tmp_path)
+    (tmp_path / "journal.head").unlink()
+    with pytest.raises(ValueError, match="although the log had begun"):
+        Journal(tmp_path)  # no second log begins in its place
+
+
+def test_an_earlier_end_of_the_log(written, tmp_path):
+    """Whoever kept an earlier head can return to it without the key: only a hash noted elsewhere shows it."""
+    journal = Journal(tmp_path)
+    journal.write("round", run="a", round=1)
+    kept = {name: (tmp_path / name).read_bytes() for name in ("journal.jsonl", "journal.head")}
+    noted = journal.write("round", run="a", round=2)
+    for name, content in kept.items():
+        (tmp_path / name).write_bytes(content)
+    assert verify_journal(tmp_path).sound
+    assert not verify_journal(tmp_path, head=noted).sound
 
 
 def test_a_line_put_in_twice_or_forged(written, tmp_path):
@@ -170,7 +185,7 @@ def test_a_server_that_rewrites_its_own_history(written, tmp_path):
     for number in range(1, LINES):
         journal.write("round", run="a", round=number, heard=4)
     assert verify_journal(fresh).sound
-    assert "noted earlier is of none of the 8 lines" in verify_journal(fresh, head=noted).fault
+    assert "recorded earlier is that of none of the 8 lines" in verify_journal(fresh, head=noted).fault
     assert verify_journal(written, head=noted).sound
 
 
@@ -196,6 +211,36 @@ def test_a_crash_in_the_middle_of_a_line(written, tmp_path):
     assert "1 of 11 lines were cut off the end" in verify_journal(tmp_path).fault
 
 
+def test_a_line_that_no_reader_gets_through(written, tmp_path):
+    path = copied(written, tmp_path)
+    path.write_bytes(path.read_bytes() + b"[" * 200_000 + b"\n")
+    assert (verify_journal(tmp_path).line, verify_journal(tmp_path).fault) == (
+        LINES + 1,
+        "it is not a line of this log",
+    )
+
+
+def test_a_log_with_a_changed_line_is_not_continued(written, tmp_path):
+    path = copied(written, tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for other, line in ((lines[3].replace(b'"heard":5', b'"heard":4'), 5), (b"\x00garbage\n", 4)):
+        path.write_bytes(b"".join([*lines[:3], other, *lines[4:]]))
+        before = path.read_bytes()
+        with pytest.raises(ValueError, match=f"line {line} does not follow .* federation verify"):
+            Journal(tmp_path)
+        assert path.read_bytes() == before
+    with pytest.raises(ValueError, match=r"journal.jsonl: line 4 is not a line of this log.*federation verify"):
+        read_journal(tmp_path)
+
+
+def test_a_hash_is_a_hash(written, tmp_path):
+    copied(written, tmp_path)
+    head = verify_journal(tmp_path).head
+    assert verify_journal(tmp_path, head=f" {head.upper()}\n").sound
+    with pytest.raises(ValueError, match="head must be 64 hex digits"):
+        verify_journal(tmp_path, head="zz")
+
+
 def test_numbers_that_json_has_no_word_for(tmp_path):
     """An infinite epsilon is one."""
     Journal(tmp_path).write("round", run="a", round=1, epsilon=float("inf"))
@@ -219,7 +264,7 @@ def test_a_deployed_model_that_was_replaced(tmp_path):
     path.write_bytes((tmp_path / "server" / "models" / "000002.bin").read_bytes())
     assert "model of version 1 is not the one that was deployed" in verify_journal(tmp_path / "server").fault
     path.unlink()
-    assert "model of version 1 is gone" in verify_journal(tmp_path / "server").fault
+    assert "model of version 1 is missing" in verify_journal(tmp_path / "server").fault
     path.write_bytes(content)
     assert verify_journal(tmp_path / "server").sound
 
@@ -227,9 +272,7 @@ def test_a_deployed_model_that_was_replaced(tmp_path):
 def test_the_key_is_needed_to_go_on(written, tmp_path):
     copied(written, tmp_path)
     (tmp_path / "journal.key").unlink()
-    with pytest.raises(
-        ValueError, match=r"journal.key is missing, and journal.jsonl beside it can only go on with that"
-    ):
+    with pytest.raises(ValueError, match=r"journal.key is missing, and journal.jsonl can only be continued with that"):
         Journal(tmp_path)
     (tmp_path / "journal.pub").unlink()
     with pytest.raises(ValueError, match="--key"):
@@ -359,7 +402,7 @@ def test_a_round_that_never_was(tmp_path):
     made = federation(rounds=2)
     rehearse(made, tmp_path)
     assert [version_in(tmp_path / "server", number) for number in (1, 2)] == [0, 1]
-    with pytest.raises(ValueError, match=r"no round 9 of the run in .*; there: rounds 1 to 2"):
+    with pytest.raises(ValueError, match=r"no round 9 of the run in .*; available: rounds 1 to 2"):
         version_in(tmp_path / "server", 9)
 
 

@@ -106,7 +106,7 @@ def test_certify_settles_or_runs_away_as_the_joint_matrix_does():
         c = pf.certify(problem, error=1.0, spells=spells)
         radius = max(abs(np.linalg.eigvals(joint(P, eps, share, speed, spells))))
         np.testing.assert_allclose(c.contraction, radius, rtol=1e-7)
-        assert c.attracting == (radius < 1) and ("runs away" in c.verdict) == (radius > 1)
+        assert c.attracting == (radius < 1) and ("diverges" in c.verdict) == (radius > 1)
         assert not c.proved or radius <= c.memory_rate < 1
         seen.append((bool(radius < 1), c.proved))
     assert {attracts for attracts, _ in seen} == {True, False} and any(proved for _, proved in seen)
@@ -118,7 +118,7 @@ def test_waiting_can_settle_what_retraining_at_once_runs_away_from():
     problem = pf.Problem(pf.losses.squared, Pools(Gaussian([1.0, 1.0], [3.0, -3.0], 1.0), share, speed))
     at_once, waits = (pf.certify(problem, error=1.0, spells=spells) for spells in (1, None))
     assert at_once.attracting is False and waits.attracting is True
-    assert "runs away" in at_once.verdict and "runs away" not in waits.verdict
+    assert "diverges" in at_once.verdict and "diverges" not in waits.verdict
 
 
 class Habits(AbstractPopulation):
@@ -149,7 +149,7 @@ def test_of_a_memory_that_it_does_not_know_certify_promises_nothing():
     problem = pf.Problem(pf.losses.squared, Habits([0.0, 1.0]))
     c = pf.certify(problem, samples=256, error=1.0)
     assert c.contracts is False and not c.proved and np.isnan(c.memory_rate)
-    assert "promise nothing" in str(c) and "no theorem promises" in c.verdict
+    assert "guarantee nothing" in str(c) and "no theorem guarantees" in c.verdict
     np.testing.assert_allclose(c.contraction, closed_form(0.25, 0.5, 1), rtol=1e-8)
     assert pf.certify(problem, samples=256, error=1.0, spells=None).contracts  # settled data are another matter
 

@@ -87,10 +87,10 @@ def test_the_clock_and_idle_clients_are_refused():
     with pytest.raises(ValueError, match=r"clock=pf.Clock\(compute=0\)"):
         pf.moments(problem(0.3), pf.p_fedavg(0.2, participation=pf.Asynchronous(1, latency=waits)), 3)
     few = pf.p_fedavg(0.2, participation=pf.Asynchronous(1, 2, latency=waits))
-    with pytest.raises(ValueError, match="all clients are at work"):
+    with pytest.raises(ValueError, match="all clients are training"):
         pf.moments(problem(0.3), few, 3, clock=NOW)
     varp = pf.fedvarp(0.2, participation=pf.Asynchronous(1, latency=waits))
-    with pytest.raises(ValueError, match="remember something of each client"):
+    with pytest.raises(ValueError, match="keep memory per client"):
         pf.moments(problem(0.3), varp, 3, clock=NOW)
 
 

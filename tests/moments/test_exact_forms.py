@@ -46,6 +46,7 @@ def test_the_long_run_of_one_client():
     np.testing.assert_allclose(found.spectral_radius, (1 - eta * c, (1 - eta * c) ** 2), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_noise_alone_blows_up_a_regression():
     """x ~ N(0, 1): E(1 - eta x^2)^2 = 1 - 2 eta + 3 eta^2 passes one at eta = 2/3, the mean at eta = 2."""
     problem = pf.Problem(pf.losses.ridge(0.0), pf.populations.Regression([0.0], 1.0, [1.0], 0.0, 0.5))

@@ -81,32 +81,32 @@ TOLD = {  # by what parts say of themselves
     "top-k": (PROBLEM, {"channel": pf.channels.Sparse(1)}, "channel=Sparse is not linear in the update"),
     "clipped": (PROBLEM, {"estimator": pf.estimators.Clipped(1.0, 0.5)}, "estimator=Clipped clips gradients"),
     "two clips": (PROBLEM, {"estimator": pf.estimators.Dice(1.0, 9.0, 0.0)}, "estimator=Dice clips gradients"),
-    "choosing by loss": (PROBLEM, {"participation": pf.PowerOfChoice(1, 2)}, "participation=PowerOfChoice has no law"),
+    "choosing by loss": (PROBLEM, {"participation": pf.PowerOfChoice(1, 2)}, "participation=PowerOfChoice has no"),
     "asynchrony": (
         PROBLEM, {"participation": pf.Asynchronous(2, latency=pf.participation.Exponential(1.0))},
-        "participation=Asynchronous is followed where all clients are at work",
+        "participation=Asynchronous is supported if all clients are training",
     ),
     "a race of unlike clients": (
         PROBLEM, {"participation": pf.FirstK(2, pf.participation.LogNormal([1.0, 2.0, 3.0]))},
-        "participation=FirstK has no law",
+        "participation=FirstK has no cohort distribution",
     ),
     "waiting while people drift": (
         pf.Problem(pf.losses.squared, pf.populations.Drifting(PEOPLE, pf.paths.Linear(0.05))),
         {"participation": pf.LocalWork(pf.FirstK(2, pf.participation.Exponential(1.0)), [1, 2, 1])},
-        "population=Drifting changes with time, and how long participation=LocalWork waits",
+        "population=Drifting changes with time, and the time participation=LocalWork waits",
     ),
     "people who leave": (
         PROBLEM, {"participation": pf.participation.Retention(pf.Full(), pf.participation.Patience(1.0, 4.0))},
-        "participation=Retention has no law",
+        "participation=Retention has no cohort distribution",
     ),
-    "epochs": (database(), {"batch": pf.batches.Shuffled(2)}, "batch=Shuffled: which rows a step has"),
-    "batches of random size": (database(), {"batch": pf.batches.Poisson(0.5, 8)}, "batch=Poisson: which rows"),
+    "epochs": (database(), {"batch": pf.batches.Shuffled(2)}, "batch=Shuffled: the rows of a step"),
+    "batches of random size": (database(), {"batch": pf.batches.Poisson(0.5, 8)}, "batch=Poisson: the rows"),
     "different rows with noise": (
-        database(noise=1.0), {"batch": pf.batches.Uniform(6)}, "batch=Uniform takes different rows",
+        database(noise=1.0), {"batch": pf.batches.Uniform(6)}, "batch=Uniform draws distinct rows",
     ),
-    "all rows with noise": (database(noise=1.0), {"batch": pf.batches.Whole()}, "batch=Whole takes different rows"),
+    "all rows with noise": (database(noise=1.0), {"batch": pf.batches.Whole()}, "batch=Whole draws distinct rows"),
     "several models": (market(), {}, "population=Market reacts to all models"),
-    "groups that are learnt": (PROBLEM, {"sharing": pf.sharing.LearntGroups(2)}, "whole numbers that depend on chance"),
+    "groups that are learned": (PROBLEM, {"sharing": pf.sharing.LearnedGroups(2)}, "random integers"),
     "draws by default": (pf.Problem(pf.losses.squared, Skewed(MEAN)), {}, "population=Skewed: expectations are taken"),
     "draws": (pf.Problem(pf.losses.squared, Drawn(MEAN)), {}, "population=Drawn: expectations are taken over draws"),
     "a rule that is not exact": (
@@ -179,12 +179,12 @@ def test_a_game_is_no_problem():
 def test_too_much_to_remember():
     """2,000 clients with a control variate and the one that they last sent."""
     many = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.zeros((2_000, 3)), 0.1, 1.0))
-    with pytest.raises(ValueError, match=r"2,000 clients that remember 3 numbers each are a covariance of 0\.\d GB"):
+    with pytest.raises(ValueError, match=r"2,000 clients that remember 3 numbers each need a covariance of 0\.\d GB"):
         pf.moments(many, pf.fedvarp(0.1), 2)
 
 
 def test_stability_refuses_the_same():
-    with pytest.raises(ValueError, match="participation=PowerOfChoice has no law"):
+    with pytest.raises(ValueError, match="participation=PowerOfChoice has no cohort distribution"):
         pf.stability(PROBLEM, pf.p_fedavg(0.1, participation=pf.PowerOfChoice(1, 2)), {"rate": [0.1]})
 
 

@@ -123,7 +123,7 @@ def test_descent_into_a_region_without_values():
     [
         (pf.p_fedavg(0.1), ["rat"], {}, "does not lead to a number of the algorithm. Did you mean 'rate'"),
         (pf.p_fedavg(0.1), [], {}, "at least one name"),
-        (pf.p_fedavg(0.1), ["local_steps"], {}, "no number with derivatives; give the values to try"),
+        (pf.p_fedavg(0.1), ["local_steps"], {}, "not a differentiable number; give values to try"),
         (pf.p_fedavg(0.1), {"rate": (1.0, 0.5)}, {}, "low < high"),
         (pf.p_fedavg(0.1), {"rate": 3}, {}, "bounds .* or with a list of values"),
         (pf.p_fedavg(0.1), {"weights": [None]}, {}, "belongs to the problem"),
@@ -132,7 +132,7 @@ def test_descent_into_a_region_without_values():
         (pf.p_fedavg(0.1), ["rate"], {"cost": "time", "rounds": 5}, "needs an accuracy"),
         (pf.p_fedavg(0.1), ["rate"], {"to": "best"}, 'to must be "stable" or "optimal"'),
         (pf.p_fedavg(0.1), ["rate"], {"schedule": "steps"}, "a number of rounds"),
-        (pf.p_fedavg(pf.schedules.harmonic(1.0, 2.0)), ["rate"], {}, "needs a rate that stays"),
+        (pf.p_fedavg(pf.schedules.harmonic(1.0, 2.0)), ["rate"], {}, "needs a constant rate"),
     ],
 )
 def test_refusals(algorithm, free, how, message):

@@ -22,6 +22,7 @@ DATA = (
     "papers/*/*.bib",
     "papers/*/*.toml",
 )
+LARGEST_WHEEL = 3_000_000
 
 
 def expected_files() -> set[str]:
@@ -112,6 +113,8 @@ def main(folder: str) -> None:
     if len(wheels) != 1 or len(sdists) != 1:
         sys.exit(f"{folder} should hold one wheel and one sdist, not {wheels + sdists}")
     wrong = check_wheel(wheels[0], project) + check_sdist(sdists[0], project)
+    if wheels[0].stat().st_size > LARGEST_WHEEL:
+        wrong.append(f"{wheels[0].name} has {wheels[0].stat().st_size:,} bytes, more than {LARGEST_WHEEL:,}")
     if wrong:
         sys.exit("\n".join(wrong))
     for path in (*sdists, *wheels):

@@ -26,6 +26,7 @@ def unequal(scale=0.5):
     return pf.Problem(pf.losses.squared, pf.populations.Gaussian(M, EPS, scale), P)
 
 
+@pytest.mark.slow
 def test_scaled_objectives_have_the_same_points_and_larger_gradients():
     problem, scaled = unequal(), unequal().scaled()
     for point in (pf.stable_point, pf.optimal_point):

@@ -191,7 +191,7 @@ def test_a_risk_that_is_not_convex():
     assert abs(stable - optimal) > 0.1
     common = {"rate": 0.01, "local_steps": 5, "batch": SAMPLES}
     retrained = end(problem, pf.p_fedavg(**common), 40, theta=3.0, repeats=4)
-    learnt = end(problem, pf.profl(window=WINDOW, **common), 40, theta=3.0, repeats=4)
+    learned = end(problem, pf.profl(window=WINDOW, **common), 40, theta=3.0, repeats=4)
     assert abs(np.mean(retrained) - stable) < 0.02
-    assert abs(np.mean(learnt) - optimal) < 0.04
-    assert np.abs(learnt - optimal).max() < np.abs(learnt - stable).min()
+    assert abs(np.mean(learned) - optimal) < 0.04
+    assert np.abs(learned - optimal).max() < np.abs(learned - stable).min()

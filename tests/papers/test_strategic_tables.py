@@ -246,6 +246,7 @@ def rows_of(problem):
     return np.concatenate([np.column_stack([x[:m, :-1], y[:m]]) for x, y, m in pairs])
 
 
+@pytest.mark.slow
 def test_strong_is_balanced_cut_and_scaled_by_those_who_are_trained_on(published):
     train, test = map(rows_of, pf.cases.strategic_adult("p_fedavg", "strong", rows=3000, path=published))
     assert len(train) + len(test) == 3000 and train.shape[1] == 15
@@ -265,8 +266,8 @@ def test_what_does_not_fit_is_refused(published):
     for call, options, message in (
         (pf.cases.strategic_credit, {"paper": "fedprox"}, "paper='fedprox' is unknown"),
         (pf.cases.strategic_adult, {"effect": "weak"}, 'effect must be "paper" or "strong"'),
-        (pf.cases.strategic_credit, {"rows": 20_000}, "rows=20000 is more than there are, 18357"),
-        (pf.cases.strategic_credit, {"held_out": 1.0, "rows": 100}, "held_out must be a share between 0 and 1"),
+        (pf.cases.strategic_credit, {"rows": 20_000}, "rows=20000 exceeds the 18357 rows available"),
+        (pf.cases.strategic_credit, {"held_out": 1.0, "rows": 100}, "held_out must be a fraction between 0 and 1"),
     ):
         with pytest.raises(ValueError, match=message):
             call(path=published, **options)

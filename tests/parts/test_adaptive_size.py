@@ -53,6 +53,7 @@ def filled(estimator):
     return memory
 
 
+@pytest.mark.slow
 def test_the_next_size_is_clamped():
     with jax.enable_x64(True):
         inside = filled(AdaptiveSize(Performative(3), 1.0))[1]
@@ -119,9 +120,9 @@ def test_a_run_counts_what_it_used():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: AdaptiveSize(Minibatch(), 1.0), "inner must hold a Performative with a window"),
-        (lambda: AdaptiveSize(Performative(None, term="pathwise"), 1.0), "inner must hold a Performative with a win"),
-        (lambda: AdaptiveSize(Filtered(Minibatch()), 1.0), "inner must hold a Performative with a window"),
+        (lambda: AdaptiveSize(Minibatch(), 1.0), "inner must contain a Performative with a window"),
+        (lambda: AdaptiveSize(Performative(None, term="pathwise"), 1.0), "inner must contain a Performative with a w"),
+        (lambda: AdaptiveSize(Filtered(Minibatch()), 1.0), "inner must contain a Performative with a window"),
         (lambda: AdaptiveSize(Performative(3), 0.0), "tolerance must be above 0; got 0"),
         (lambda: AdaptiveSize(Performative(3), np.inf), "tolerance must be finite"),
         (lambda: AdaptiveSize(Performative(3), 1.0, confidence=1.0), "confidence must lie between 0 and 1; got 1"),

@@ -179,10 +179,10 @@ def test_where_robust_moves_settle(part, middle):
 @pytest.mark.parametrize(
     ("part", "participation", "says"),
     [
-        (Krum(2), pf.SchemeTwo(6), r"Krum\(byzantine=2\) needs at least .* = 7 clients a round; SchemeTwo takes 6"),
+        (Krum(2), pf.SchemeTwo(6), r"Krum\(byzantine=2\) needs at least .* = 7 clients per round; SchemeTwo takes 6"),
         (Krum(1, multi=5), pf.SchemeOne(5), r"multi <= 4"),
         (TrimmedMean(0.1), pf.SchemeTwo(5), r"TrimmedMean\(fraction=0.1\) drops less than one of the 5 .* >= 0.2"),
-        (TrimmedMean(0.4), pf.SchemeTwo(2), r"needs at least 3 clients a round; there are 2"),
+        (TrimmedMean(0.4), pf.SchemeTwo(2), r"needs at least 3 clients per round; there are 2"),
         (Extrapolate(Krum(2)), pf.SchemeTwo(6), r"Krum\(byzantine=2\)"),
         (ClusterVarp([0, 1]), pf.Full(), r"cluster of 2 clients; there are 12"),
         (ClusterVarp([0, 2] * 6), pf.Full(), r"no client belongs to cluster 1"),

@@ -230,7 +230,7 @@ def test_quantized_updates_keep_the_stable_point(feedback):
         (lambda: Quantized(1), "bits must be a whole number from 2 to 16; got 1"),
         (lambda: Quantized(17), "got 17"),
         (lambda: Quantized(4.5), "got 4.5"),
-        (lambda: Quantized(2), r"Quantized\(bits=2\) has one level a sign"),
+        (lambda: Quantized(2), r"Quantized\(bits=2\) has one level per sign"),
     ],
 )
 def test_impossible_settings_are_refused(make, says):

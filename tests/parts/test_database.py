@@ -185,14 +185,14 @@ def test_a_run_over_whole_tables_ends_at_the_stable_point():
         (dict(z=3.0), r"z must be \[rows\], \[clients, rows\] or longer; got shape \(\)"),
         (dict(z=np.zeros((2, 0))), r"got shape \(2, 0\)"),
         (dict(z=[1.0, np.nan]), "z must be finite"),
-        (dict(z=[np.zeros((2, 3)), np.zeros((4, 2))]), "need rows of one shape"),
+        (dict(z=[np.zeros((2, 3)), np.zeros((4, 2))]), "need rows of the same shape"),
         (dict(z=TABLES, count=[4, 1, 6]), "leave it out"),
         (dict(z=np.zeros((2, 3)), count=[3, 4]), r"count must lie in 1\.\.3"),
         (dict(z=np.zeros((2, 3)), count=[0, 3]), r"count must lie in 1\.\.3"),
         (dict(z=np.zeros(3), shift=0.5), "shift must be a shift such as"),
         (dict(z=np.zeros(3), noise=-1.0), "noise is a standard deviation"),
-        (dict(z=np.zeros((2, 3, 2)), noise=np.ones((2, 2))), "noise must be a number or one a client"),
-        (dict(z=np.zeros((2, 3)), shift=Linear([0.1, 0.2, 0.3])), "one row a client, but z has 2"),
+        (dict(z=np.zeros((2, 3, 2)), noise=np.ones((2, 2))), "noise must be a number or one per client"),
+        (dict(z=np.zeros((2, 3)), shift=Linear([0.1, 0.2, 0.3])), "one row per client, but z has 2"),
     ],
 )
 def test_what_is_refused(arguments, says):
@@ -208,5 +208,5 @@ def test_shifts_refuse():
 
 def test_a_shift_that_does_not_fit_the_rows_is_told():
     problem = pf.Problem(pf.losses.squared, Database(np.zeros((2, 3)), Bend(1.0)))
-    with pytest.raises(ValueError, match=r"Database: shift gives \(2,\) for rows of z of shape \(\)"):
+    with pytest.raises(ValueError, match=r"Database: shift returns shape \(2,\) for rows of z of shape \(\)"):
         pf.run(problem, pf.p_fedavg(0.1), 1, theta=np.zeros(2))

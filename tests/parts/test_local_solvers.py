@@ -313,7 +313,7 @@ rounds = 2
     ("make", "message"),
     [
         (lambda: as_optimizer(optax.adam(1e-3)), "tx turns a direction of 1 into a negative one"),
-        (lambda: ServerOpt(Mean(), optax.sgd(0.1)), "holds a learning rate"),
+        (lambda: ServerOpt(Mean(), optax.sgd(0.1)), "contains a learning rate"),
         (lambda: Preconditioned(Minibatch(), 0.9), r"tx must be an optimizer such as pf.optimizers.Momentum\(0.9\)"),
         (lambda: Prox(Minibatch(), -1.0), "Prox: mu must not be negative"),
         (lambda: Prox(Minibatch(), np.nan), "Prox: mu must be finite"),

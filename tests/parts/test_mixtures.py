@@ -86,7 +86,7 @@ def test_shares_of_clients_and_of_vectors():
     slope = np.stack([demand[:, 0], -demand[:, 0]], axis=1) / 10
     moved = one_client(Linear(level, slope), 1)(jnp.asarray(theta))
     np.testing.assert_allclose(moved, level[1] + slope[1] @ theta, rtol=1e-12)
-    with pytest.raises(ValueError, match=r"Budgets: demand has shape \(\) a group, theta \(3,\).*\[N, K, d\]"):
+    with pytest.raises(ValueError, match=r"Budgets: demand has shape \(\) per group, theta \(3,\).*\[N, K, d\]"):
         Budgets([1.0, 2.0], 3.0)(jnp.asarray(theta))
 
 
@@ -215,14 +215,14 @@ BAD = {
     r"Mixture: groups must be a tuple of populations": lambda: Mixture(PAIR[0], Constant([1.0])),
     r"Mixture: groups must be populations; groups\[1\] is 3": lambda: Mixture((PAIR[0], 3), Constant([0.5, 0.5])),
     r"share is for 3 groups, but groups has 2": lambda: Mixture(PAIR, Constant([0.2, 0.3, 0.5])),
-    r"theta of one shape, but they take groups\[0\] \(\), groups\[1\] \(5,\)": (
+    r"theta of the same shape, but they take groups\[0\] \(\), groups\[1\] \(5,\)": (
         lambda: Mixture((PAIR[0], Strategic(np.zeros((3, 4, 5)), np.zeros((3, 4), int), 0.1)), Constant([0.5, 0.5]))
     ),
-    r"Mixture: all per-client arrays need one row a client": lambda: Mixture(PAIR, Constant(np.full((4, 2), 0.5))),
-    r"Constant: share must not be negative; the least is -0.5": lambda: Constant([1.5, -0.5]),
+    r"Mixture: all per-client arrays need one row per client": lambda: Mixture(PAIR, Constant(np.full((4, 2), 0.5))),
+    r"Constant: share must not be negative; the smallest is -0.5": lambda: Constant([1.5, -0.5]),
     r"Constant: share must sum to 1 over the groups; it sums to 0.9": lambda: Constant([[0.5, 0.5], [0.5, 0.4]]),
     r"Constant: share needs one entry for each group": lambda: Constant(0.5),
-    r"Constant: share must hold numbers": lambda: Constant(["a", "b"]),
+    r"Constant: share must be numeric": lambda: Constant(["a", "b"]),
     r"Constant: share must be finite.*index \(1, 0\)": lambda: Constant([[0.5, 0.5], [np.nan, 0.5]]),
     r"Linear: slope must sum to 0": lambda: Linear([0.5, 0.5], [0.5, 0.5]),
     r"Linear: level must sum to 1": lambda: Linear([0.5, 0.6], [0.5, -0.5]),
@@ -231,10 +231,10 @@ BAD = {
     ),
     r"Linear: level must be \[K\] or \[N, K\]": lambda: Linear(np.full((2, 2, 2), 0.5), [0.5, -0.5]),
     r"Budgets: budget must be finite": lambda: Budgets([1.0, 2.0], np.nan),
-    r"Budgets: budget must be a number or one a client; got shape \(2, 2\)": lambda: Budgets(
+    r"Budgets: budget must be a number or one per client; got shape \(2, 2\)": lambda: Budgets(
         [1.0, 2.0], np.ones((2, 2))
     ),
-    r"Losses: slope must hold two groups; got 3": lambda: Losses([1.0, 2.0, 3.0], 1.0, 1.0, 0.0),
+    r"Losses: slope must have two groups; got 3": lambda: Losses([1.0, 2.0, 3.0], 1.0, 1.0, 0.0),
     r"Losses: offset must not be negative": lambda: Losses([1.0, 2.0], 1.0, 1.0, -0.5),
 }
 
@@ -255,6 +255,6 @@ def test_a_share_is_a_module(monkeypatch):
 def test_groups_with_other_samples_are_refused_when_they_meet():
     pairs = Mixture((Regression([1.0, 2.0], 1.0, 1.0, 0.0, 1.0), Gaussian([1.0, 2.0], 0.0, 1.0)), Constant([0.5, 0.5]))
     with pytest.raises(
-        ValueError, match=r"do not fit together: Mixture: groups need samples of one structure and shape"
+        ValueError, match=r"are incompatible: Mixture: groups need samples of the same structure and shape"
     ):
         pf.run(pf.Problem(pf.losses.ridge(), pairs), pf.p_fedavg(rate=0.1), rounds=1)

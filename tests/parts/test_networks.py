@@ -77,18 +77,18 @@ def test_split_and_put_together():
     ("model", "says"),
     [
         (3, "must be an equinox module that is called with one sample; got 3"),
-        (jax.nn.relu, "holds no floating arrays, so there is nothing to train"),
-        (eqx.nn.Lambda(jax.nn.relu), "Lambda holds no floating arrays"),
+        (jax.nn.relu, "has no floating arrays, so there is nothing to train"),
+        (eqx.nn.Lambda(jax.nn.relu), "Lambda has no floating arrays"),
         (Scaled(jnp.ones(2), jnp.arange(2)), r"model\.other \(int32\) is neither trained nor fixed code"),
         (Scaled(jnp.ones(2), np.arange(2)), r"model\.other \(int64\) is neither trained nor fixed code"),
         (Scaled(jnp.ones(2), np.ones(2, complex)), r"model\.other \(complex128\) is neither trained"),
         (Scaled(jnp.ones(2), KEY), r"model\.other \(key<fry>\) is neither trained"),
-        (eqx.nn.BatchNorm(3, "batch", mode="ema"), r"_index \(a memory between calls\).*GroupNorm"),
-        (eqx.nn.BatchNorm(3, "batch", mode="batch"), r"\(a memory between calls\).*GroupNorm"),
+        (eqx.nn.BatchNorm(3, "batch", mode="ema"), r"_index \(state between calls\).*GroupNorm"),
+        (eqx.nn.BatchNorm(3, "batch", mode="batch"), r"\(state between calls\).*GroupNorm"),
         # All that it remembers are floats, which would otherwise be taken for trained.
         (
             eqx.nn.SpectralNorm(eqx.nn.Linear(2, 2, key=KEY), "weight", key=KEY),
-            r"model\.uv_index \(a memory between calls\)",
+            r"model\.uv_index \(state between calls\)",
         ),
     ],
 )
@@ -153,7 +153,7 @@ def test_starts_come_from_the_seed_alone():
         (lambda: pf.networks.cnn((28,), 10), r"cnn: shape must be \(height, width\) or .*; got \[28\]"),
         (lambda: pf.networks.cnn((28, True), 10), "cnn: shape must be"),
         (lambda: pf.networks.cnn((3, 32, 32), 10), r"looks like \(channels, height, width\).*channels last"),
-        (lambda: pf.networks.cnn((4, 4), 10, (8, 8, 8)), r"3 halvings of an image of shape \(4, 4\) leave nothing"),
+        (lambda: pf.networks.cnn((4, 4), 10, (8, 8, 8)), r"shape \(4, 4\) is too small for 3 poolings"),
         (lambda: pf.networks.cnn((8, 8), 10, (8, 0)), "channels must be a whole number >= 1; got 0"),
         (lambda: pf.networks.resnet18((32, 32, 3), 10, width=6), "width must be a multiple of 4, .*; got 6"),
         (lambda: pf.networks.resnet18((3, 32, 32), 10), "resnet18: shape .* looks like"),

@@ -189,7 +189,7 @@ def test_a_file_knows_how_many_rows_were_written(tmp_path):
 
 def test_counts_and_labels_that_would_be_cut_are_refused():
     x, y, count = padded()
-    with pytest.raises(ValueError, match=r"count must hold whole numbers of rows; got \[5, 6, 2.5\]"):
+    with pytest.raises(ValueError, match=r"count must contain whole numbers of rows; got \[5, 6, 2.5\]"):
         Static(x, y, [5, 6, 2.5])
     assert Static(x, y, count.astype(float)).count.dtype == np.int32
     with pytest.raises(ValueError, match="from 0 to 3000000000, which do not fit"):

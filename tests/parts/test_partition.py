@@ -60,7 +60,7 @@ def test_parts_by_label_hold_so_many_labels(clients, kinds, each, seed):
     rng = np.random.default_rng(seed)
     labels = rng.permutation(np.repeat([f"label {k}" for k in range(kinds)], clients + rng.integers(0, 5, kinds)))
     if clients * each < kinds:
-        with pytest.raises(ValueError, match="cannot hold all"):
+        with pytest.raises(ValueError, match="cannot cover all"):
             partition.by_label(labels, clients, each, seed)
         return
     parts = partition.by_label(labels, clients, each, seed)
@@ -147,19 +147,19 @@ def test_padding_of_features_of_all_kinds(given, dtype, padding):
     [
         (lambda: partition.tables(np.ones((3, 2)), np.ones(2), [[0]]), r"one row per person; got shapes \(3, 2\) and"),
         (lambda: partition.tables(np.ones(3), np.ones(3), []), "at least one client; got none"),
-        (lambda: partition.tables(np.ones(3), np.ones(3), [[0], []]), r"parts\[1\] must hold .* one row or more"),
-        (lambda: partition.tables(np.ones(3), np.ones(3), [[True]]), r"parts\[0\] must hold .*; got bool"),
-        (lambda: partition.tables(np.ones(3), np.ones(3), [[0, 3]]), r"from 0 to 3, but there are rows 0\.\.2"),
+        (lambda: partition.tables(np.ones(3), np.ones(3), [[0], []]), r"parts\[1\] must contain one or more row"),
+        (lambda: partition.tables(np.ones(3), np.ones(3), [[True]]), r"parts\[0\] must contain .*; got bool"),
+        (lambda: partition.tables(np.ones(3), np.ones(3), [[0, 3]]), r"from 0 to 3, but the rows are 0\.\.2"),
         (lambda: partition.tables(np.ones(3), np.ones(3), [[-1]]), "from -1 to -1, but"),
         (lambda: partition.iid(3, 4), "iid: 3 rows are too few for 4 clients"),
         (lambda: partition.iid(3, 0), "iid: clients must be a whole number >= 1; got 0"),
         (lambda: partition.dirichlet(np.zeros(9), 3, 0.0), "dirichlet: alpha must be a number above 0; got 0"),
-        (lambda: partition.dirichlet(np.zeros((9, 2)), 3, 1.0), "one label a row; got shape \\(9, 2\\)"),
+        (lambda: partition.dirichlet(np.zeros((9, 2)), 3, 1.0), "one label per row; got shape \\(9, 2\\)"),
         (lambda: partition.dirichlet([0.0, np.nan], 1, 1.0), "labels must be finite"),
         (lambda: partition.dirichlet(np.zeros(9), 3, 1.0, least=4), "9 rows are too few for 3 clients .* 4 each"),
         (lambda: partition.dirichlet(np.zeros(9), 3, 1.0, least=-1), "least must be a whole number of rows >= 0"),
         (lambda: partition.by_label(np.arange(6) % 3, 2, 4), "labels_each=4, but there are only 3 labels"),
-        (lambda: partition.by_label(np.arange(6) % 3, 2, 1), "cannot hold all 3 labels; use labels_each >= 2"),
+        (lambda: partition.by_label(np.arange(6) % 3, 2, 1), "cannot cover all 3 labels; use labels_each >= 2"),
         (lambda: partition.by_label([0, 0, 0, 0, 1], 4, 1), "label 1 has 1 rows for 2 clients"),
         (lambda: partition.by_quantity(9, 3, np.inf), "by_quantity: alpha must be a number above 0"),
     ],

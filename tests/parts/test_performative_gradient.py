@@ -1,4 +1,4 @@
-"""The performative gradient: unbiased in each of its forms, learnt from a window, refused where it cannot be."""
+"""The performative gradient: unbiased in each of its forms, learned from a window, refused where it cannot be."""
 
 import equinox as eqx
 import jax
@@ -185,15 +185,15 @@ def first_steps(estimator, rounds, deploy="step"):
 @pytest.mark.slow
 def test_the_first_steps_go_by_the_plain_gradient():
     window = 4
-    plain, learnt = first_steps(pf.estimators.Minibatch(), 7), first_steps(pf.estimators.Performative(window), 7)
+    plain, learned = first_steps(pf.estimators.Minibatch(), 7), first_steps(pf.estimators.Performative(window), 7)
     # Steps 0 to H are plain (Algorithm 2, line 6), so the models up to H + 1 agree.
-    np.testing.assert_allclose(learnt[: window + 2], plain[: window + 2], rtol=1e-12)
-    assert np.all(np.abs(learnt[window + 2 :] - plain[window + 2 :]) > 1e-3)
+    np.testing.assert_allclose(learned[: window + 2], plain[: window + 2], rtol=1e-12)
+    assert np.all(np.abs(learned[window + 2 :] - plain[window + 2 :]) > 1e-3)
 
 
 def test_one_sample_says_nothing_of_a_score():
     problem, theta, *_ = pricing()
-    with pytest.raises(ValueError, match=r"learns nothing from one sample a step.*batch=pf.Fixed"):
+    with pytest.raises(ValueError, match=r"learns nothing from one sample per step.*batch=pf.Fixed"):
         pf.run(problem, pf.pofl(0.1, window=9), 1, theta=theta)
 
 
@@ -211,9 +211,9 @@ def test_a_class_that_is_absent_is_as_it_was():
 
 
 @pytest.mark.slow
-def test_nothing_deployed_nothing_learnt():
-    plain, learnt = (first_steps(e, 8, "never") for e in (pf.estimators.Minibatch(), pf.estimators.Performative(3)))
-    np.testing.assert_allclose(learnt, plain, rtol=1e-12)
+def test_nothing_deployed_nothing_learned():
+    plain, learned = (first_steps(e, 8, "never") for e in (pf.estimators.Minibatch(), pf.estimators.Performative(3)))
+    np.testing.assert_allclose(learned, plain, rtol=1e-12)
 
 
 @pytest.mark.slow
@@ -272,7 +272,7 @@ def test_the_estimator_must_fit_the_population():
             return self.level + theta + jax.random.normal(noise, ())
 
     unknown = pf.Problem(pf.losses.squared, Unknown(np.arange(3.0)))
-    with pytest.raises(ValueError, match=r"Unknown does not say how its data are distributed; give family="):
+    with pytest.raises(ValueError, match=r"Unknown does not declare how its data are distributed; pass family="):
         pf.run(unknown, pf.pofl(0.1, window=5, batch=pf.Fixed(4)), 1, theta=0.0)
     given = pf.estimators.Performative(5, family=pf.families.Location())
     assert (

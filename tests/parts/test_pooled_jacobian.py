@@ -18,7 +18,7 @@ from performative._engine.simulated import federated_round
 from performative.aggregators import Mean, PooledJacobian, Varp
 from performative.populations import Gaussian, Mixture, Outliers, Pricing, Sluggish, Strategic
 from performative.populations.pooled import Pooled
-from performative.testing.uses import slice_client
+from performative.testing.uses import scene_of, slice_client
 from performative.types import Cohort, Scene, Upload
 
 PART_EXAMPLES = {
@@ -207,11 +207,11 @@ def test_clusters_keep_two_kinds_of_clients_apart(who):
 
 
 def test_slips_are_named():
-    with pytest.raises(ValueError, match=r"PooledJacobian needs clients that watch.*Performative\(window=H\)"):
+    with pytest.raises(ValueError, match=r"PooledJacobian needs clients that track.*Performative\(window=H\)"):
         pf.run(two_kinds(), pf.p_fedavg(0.1, aggregator=PooledJacobian()), 1, theta=0.0)
     with pytest.raises(ValueError, match=r"clusters=13\) has only 12 clients"):
         pf.run(two_kinds(), pf.pofl(0.1, 5, batch=pf.Fixed(9), aggregator=PooledJacobian(clusters=13)), 1, theta=0.0)
-    with pytest.raises(ValueError, match=r"PooledJacobian needs clients that watch"):
+    with pytest.raises(ValueError, match=r"PooledJacobian needs clients that track"):
         still = pf.estimators.Performative(None, term="pathwise")
         pf.run(two_kinds(), pf.p_fedavg(0.1, estimator=still, aggregator=PooledJacobian()), 1, theta=0.0)
     with pytest.raises(ValueError, match=r"clusters=3\) groups clients of one round, of which SchemeTwo has 2"):
@@ -350,15 +350,15 @@ def test_worlds_stay_each_clients_own():
     speed = np.asarray([0.1, 0.5, 1.0])
     slow = pf.Problem(pf.losses.squared, Sluggish(Gaussian(np.ones(3), 0.5, 0.0), speed), WEIGHED)
     mine = slice_client(on_device(slow.pooled(), jnp.float64).population, 0)
-    world = mine.init(jnp.asarray(0.0), slow.loss)
-    world = mine.deploy(world, jnp.asarray(1.0), slow.loss)
-    np.testing.assert_allclose(world[0], speed, rtol=1e-12)
+    seen = scene_of(mine, jnp.asarray(1.0), slow.loss)
+    world = mine.deploy(mine.init(scene_of(mine, jnp.asarray(0.0), slow.loss)), seen)
+    np.testing.assert_allclose(world[0][0], speed, rtol=1e-12)
     z, who = pooled_draws(slow, 1.0, world, 1000)
     np.testing.assert_allclose(z, 1 + 0.5 * speed[who], rtol=1e-12)  # no noise: it is what that client has felt so far
-    np.testing.assert_allclose(mine.settle(jnp.asarray(1.0), slow.loss)[0], np.ones(3))
+    np.testing.assert_allclose(mine.settle(seen)[0][0], np.ones(3))
     # In a run the worlds lag behind the model by their speeds.
     state = after_rounds(slow.pooled(), pf.p_fedavg(0.2, batch=pf.Fixed(5)), 3, theta=9.0)
-    felt = np.asarray(state.clients.world[0])
+    felt = np.asarray(state.clients.world[0][0])
     assert felt.shape == (1, 1, 3) and len(np.unique(felt)) == 3
 
 

@@ -177,10 +177,10 @@ def test_a_stable_point_of_credit_default_stays():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (dict(x=X), "give both x and y"),
-        (dict(y=Y), "give both x and y"),
+        (dict(x=X), "pass both x and y"),
+        (dict(y=Y), "pass both x and y"),
         (dict(x=X, y=Y[:5]), r"got \(40, 3\) and \(5,\)"),
-        (dict(x=X, y=Y, clients=41), "40 rows cannot be dealt out to clients=41"),
+        (dict(x=X, y=Y, clients=41), "40 rows cannot be split among clients=41"),
         (dict(x=X, y=Y + 1), "needs labels 0 and 1"),
     ],
 )

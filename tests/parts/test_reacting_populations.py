@@ -306,13 +306,13 @@ BAD = {
     ),
     r"demand has 2, sensitivity has 3": lambda: Pricing([1.0, 2.0], [1.0, 2.0, 3.0], 1.0),
     r"Regression: noise is a standard deviation and must be >= 0": lambda: Regression([1.0], 1.0, 1.0, 0.0, -1.0),
-    r"Regression: noise must be a number or one a client; got shape \(2, 3\)": (
+    r"Regression: noise must be a number or one per client; got shape \(2, 3\)": (
         lambda: Regression(np.zeros((2, 3)), 1.0, 1.0, 0.0, np.ones((2, 3)))
     ),
-    r"Regression: features_cov holds variances.*least is -2": lambda: Regression(
+    r"Regression: features_cov contains variances.*smallest is -2": lambda: Regression(
         [1.0, 2.0], [1.0, -2.0], 1.0, 0.0, 1.0
     ),
-    r"features_cov must hold symmetric positive definite.*client 1 has the eigenvalue": (
+    r"features_cov must contain symmetric positive definite.*client 1 has the eigenvalue": (
         lambda: Regression(np.zeros((2, 2)), np.stack([np.eye(2), np.ones((2, 2)) - 2 * np.eye(2)]), 1.0, 0.0, 1.0)
     ),
     r"features_cov must.*client 0 is not symmetric": (
@@ -330,7 +330,7 @@ BAD = {
     r"Classes: share must be \[C\] or \[N, C\].*got shape \(1, 3\)": (
         lambda: Classes(np.zeros((2, 3)), 0.0, 1.0, [0.2, 0.3, 0.5])
     ),
-    r"Strategic: strength must be a number, one a client, or \[clients, 2\].*got shape \(3, 5\)": (
+    r"Strategic: strength must be a number, one per client, or \[clients, 2\].*got shape \(3, 5\)": (
         lambda: Strategic(*TABLE, np.ones((3, 5)))
     ),
     r"Strategic: strength by label needs labels y of 0 and 1; got \[-1, 1\]": (

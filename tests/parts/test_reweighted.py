@@ -195,7 +195,7 @@ def refused(message, x=X, **options):
 def test_bad_input():
     refused(r'by must be "loss" or "accuracy"; got .margin.', by="margin")
     refused(r"scale must be one number; got shape \(2,\)", scale=[1.0, 2.0])
-    refused(r"x is a Packed, whose rows stay where they are.*sort each client's rows", x=Packed(X, 1 / 255))
+    refused(r"x is a Packed, whose rows cannot be reordered.*sort each client's rows", x=Packed(X, 1 / 255))
     refused(r"scale must be finite", scale=np.nan)
     refused(r"block must be a whole number >= 1; got 0", block=0)
     refused(r"held_out must be \(x, y\) or \(x, y, count\); got ndarray", held_out=HELD_X)
@@ -203,6 +203,6 @@ def test_bad_input():
     refused(r"same clients, shape and dtype as x, uint8 \[2, ..., 4\]; got float64", held_out=(HELD_X / 255, HELD_Y))
     refused(r"same clients, shape and dtype as x", held_out=(HELD_X[..., :2], HELD_Y))
     refused(r"same clients, shape and dtype as x", held_out=(HELD_X[:1], HELD_Y[:1]))
-    refused(r"held_out's y holds class 3, but there are 3 classes", held_out=(HELD_X, HELD_Y + 1))
+    refused(r"held_out's y contains class 3, but there are 3 classes", held_out=(HELD_X, HELD_Y + 1))
     without = np.where(HELD_Y == 2, 0, HELD_Y)
-    refused(r"client 0 has 2 rows of class 2 and no such row in held_out", held_out=(HELD_X, without))
+    refused(r"client 0 has 2 rows of class 2 but none in held_out", held_out=(HELD_X, without))

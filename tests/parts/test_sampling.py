@@ -56,6 +56,7 @@ def test_a_client_of_weight_zero_is_never_drawn():
     chi_square_is_plausible(drawn[[0, 2, 3]], np.asarray([25_000, 50_000, 25_000]))
 
 
+@pytest.mark.slow
 def test_scheme_one_draws_a_million_clients_by_weight():
     # A ramp: the last client is three times as likely as the first.
     weights = np.linspace(0.5, 1.5, MILLION)

@@ -92,7 +92,7 @@ def test_indices_count_as_those_of_arrays(saved):
 
 def test_a_whole_table_is_not_taken_for_an_array(saved):
     table = saved(X)
-    with pytest.raises(TypeError, match="only one client's table is indexed"):
+    with pytest.raises(TypeError, match="only one client's table can be indexed"):
         table[0]
     with pytest.raises(TypeError, match="read row by row"):
         np.asarray(table)
@@ -192,10 +192,10 @@ def test_written_by_client_and_padded(tmp_path):
         ([], "at least one client's rows"),
         ([X[0], X[1, :0]], r"1 to rows=7 rows; clients\[1\] has shape \(0, 3\)"),
         ([np.zeros((8, 3))], r"1 to rows=7 rows; clients\[0\] has shape \(8, 3\)"),
-        ([X[0], X[1].astype(float)], r"clients\[1\] holds float64"),
-        ([X[0], X[1, :, :2]], r"clients\[1\] holds float32 of shape \(2,\)"),
+        ([X[0], X[1].astype(float)], r"clients\[1\] has float64"),
+        ([X[0], X[1, :, :2]], r"clients\[1\] has float32 of shape \(2,\)"),
         ([X[0], X[1] * np.nan], r"clients\[1\] must be finite"),
-        ([np.asarray(["a", "b"])], r"clients\[0\] must hold numbers"),
+        ([np.asarray(["a", "b"])], r"clients\[0\] must be numeric"),
     ],
 )
 def test_what_cannot_be_written_is_named(tmp_path, clients, words):
@@ -206,13 +206,13 @@ def test_what_cannot_be_written_is_named(tmp_path, clients, words):
 
 def test_files_that_are_no_tables(saved, tmp_path):
     path = tmp_path / "x.npy"
-    with pytest.raises(FileNotFoundError, match=r"absent.npy' is no file"):
+    with pytest.raises(FileNotFoundError, match=r"absent.npy' is not a file"):
         OnDisk(tmp_path / "absent.npy")
     for array, words in (
         (np.asfortranarray(X), "Fortran"),
         (X[0, :, 0], r"must be \[clients, rows"),
         (X[:0], r"must be \[clients, rows"),
-        (X * 1j, "numbers of up to 64 bits; it holds complex64"),
+        (X * 1j, "numbers of up to 64 bits; it contains complex64"),
     ):
         with pytest.raises(ValueError, match=words):
             saved(array)
@@ -221,7 +221,7 @@ def test_files_that_are_no_tables(saved, tmp_path):
         OnDisk(path)
     np.save(path, X)
     os.truncate(path, path.stat().st_size - 1)
-    with pytest.raises(ValueError, match=r"cut short: \(5, 7, 3\) of float32 need 548 bytes, it has 547"):
+    with pytest.raises(ValueError, match=r"truncated: \(5, 7, 3\) of float32 need 548 bytes, it has 547"):
         OnDisk(path)
 
 

@@ -96,14 +96,18 @@ def drawn(batch, population, draws, key=0):
     return np.asarray(rows)[:, :, 0], None if mask is None else np.asarray(mask)[:, :, 0]
 
 
-@pytest.mark.parametrize("batch", [pf.Uniform(2), pf.Shuffled(2)], ids=["Uniform", "Shuffled"])
+@pytest.mark.parametrize(
+    "batch", [pytest.param(pf.Uniform(2), marks=pytest.mark.slow), pf.Shuffled(2)], ids=["Uniform", "Shuffled"]
+)
 def test_rows_without_replacement_in_tables_of_every_size(batch):
     rows, _ = drawn(batch, TABLES, 12_000)
     for client, count in enumerate(SIZES):
         check_tuples(rows[client], count, type(batch).__name__)
 
 
-@pytest.mark.parametrize("batch", [pf.Uniform(3), pf.Shuffled(3)], ids=["Uniform", "Shuffled"])
+@pytest.mark.parametrize(
+    "batch", [pf.Uniform(3), pytest.param(pf.Shuffled(3), marks=pytest.mark.slow)], ids=["Uniform", "Shuffled"]
+)
 def test_rows_of_small_tables_beside_large_ones(batch):
     # A client's rows are drawn in the way that the largest table asks for.
     rows, _ = drawn(batch, MIXED, 30_000)

@@ -242,9 +242,9 @@ def test_words_and_json():
         ({"accuracy": 100.0}, "the start is already"),
         ({"deploy": "never"}, 'deploy must be "step" or "round"'),
         ({"cost": pf.Cost(step=[1.0, 2.0])}, "for 10 clients"),
-        ({"privacy": pf.Privacy(delta=1e-5, epsilon=1.0)}, "privacy is for people in a table"),
+        ({"privacy": pf.Privacy(delta=1e-5, epsilon=1.0)}, "privacy needs people in a table"),
         ({"local_steps": (0,)}, "local_steps must be a list, each a whole number >= 1"),
-        ({"batches": ()}, "must each hold at least one number"),
+        ({"batches": ()}, "must each contain at least one candidate"),
     ],
 )
 def test_slips(change, message):

@@ -152,7 +152,7 @@ def test_what_it_says():
     assert clean.better == "steps" and clean.choice.setting.rate == pytest.approx(0.98 * 2 / 0.5)
     swings = Drifting(Gaussian([0.0, 0.0], -1.5, 1.0), Linear(0.1))
     away = pf.plan(pf.Problem(pf.losses.squared, swings), cost, 1.0)
-    assert away.retraining is None and away.better == "steps" and "it runs away" in str(away)
+    assert away.retraining is None and away.better == "steps" and "it diverges" in str(away)
 
 
 def test_where_one_step_cannot_serve_all_directions_retraining_follows_more_closely():
@@ -177,12 +177,12 @@ def test_where_one_step_cannot_serve_all_directions_retraining_follows_more_clos
 @pytest.mark.parametrize(
     ("path", "around", "options", "match"),
     [
-        (Periodic(1.0, 20.0), None, {}, r"known exactly only where .* pf.sweep; .*\[target-moves\]"),
+        (Periodic(1.0, 20.0), None, {}, r"known exactly only if .* pf.sweep; .*\[target-moves\]"),
         (Linear(0.1), Sluggish, {}, r"no memory, no domain.*\[target-moves\]"),
         (Jump(3.0, 1.0), None, {}, r"stands still from time 3 on: plan\(problem.at\(3\), .*\[target-moves\]"),
         (Linear([0.1, -0.1]), None, {}, r"stands still from time 0 on"),
-        (Linear(0.1), None, {"privacy": pf.Privacy(delta=1e-5, epsilon=1.0)}, "privacy= and clip= are not planned"),
-        (Linear(0.1), None, {"local_steps": (4, 8)}, r"E = 1 alone is planned, and local_steps = \(4, 8\)"),
+        (Linear(0.1), None, {"privacy": pf.Privacy(delta=1e-5, epsilon=1.0)}, "privacy= and clip= are not supported"),
+        (Linear(0.1), None, {"local_steps": (4, 8)}, r"only E = 1 is supported; got local_steps = \(4, 8\)"),
         (
             Linear(0.1),
             None,

@@ -97,9 +97,9 @@ METRICS, CALLBACK = 'metrics = ["effort", { name = "Near", to = 1.0 }]', 'name =
     ("old", "new", "says"),
     [
         ('"effort",', '"efort",', r"run.record.metrics\[0\]: there is no metric 'efort'. Did you mean 'effort'"),
-        ('"effort",', '"uploads",', r"run.record.metrics\[0\]: 'uploads' is recorded by itself; leave it out"),
+        ('"effort",', '"uploads",', r"run.record.metrics\[0\]: 'uploads' is always recorded; remove it"),
         ('"effort",', '{ name = "effort", a = 1 },', "effort takes no arguments; drop a"),
-        ('"effort",', '{ name = "Near", to = 2.0 },', "run.record.metrics: 'Near' stands here twice"),
+        ('"effort",', '{ name = "Near", to = 2.0 },', "run.record.metrics: 'Near' is listed twice"),
         ('"effort",', "3,", "expected a name, or a table such as .*; got 3"),
         ("to = 1.0", "too = 1.0", r"run.record.metrics\[1\]: unknown key 'too'. Did you mean 'to'"),
         (METRICS, 'metrics = "effort"', "run.record.metrics: expected a list such as"),
@@ -131,7 +131,7 @@ def test_a_metric_that_nobody_offers(install, tmp_path):
     text = FILE.format(loss="squared", population="Gaussian", recipe="p_fedavg") + 'record = { metrics = ["effort"] }'
     (tmp_path / "case.toml").write_text(text.replace("effort = [", "sensitivity = 0.5, scale = 1.0, mean = ["))
     with pytest.raises(
-        ConfigError, match=r"no metric 'effort'. No installed package offers any \(performative.metrics"
+        ConfigError, match=r"no metric 'effort'. No installed package provides any \(performative.metrics"
     ):
         load_experiment(tmp_path / "case.toml")
 
@@ -169,7 +169,7 @@ def test_our_names_and_names_of_two_packages_are_not_taken(install):
     )
     from performative.config.registry import recipes
 
-    with pytest.warns(UserWarning, match="'p_fedavg' of the package tiny_people is left out"):
+    with pytest.warns(UserWarning, match="'p_fedavg' of the package tiny_people is ignored"):
         assert recipes()["p_fedavg"] is pf.p_fedavg
-    with pytest.warns(UserWarning, match="offered by other_people and tiny_people, so neither is taken"):
+    with pytest.warns(UserWarning, match="provided by other_people and tiny_people, so neither is used"):
         assert plugins.offers("data") == {}

@@ -344,4 +344,4 @@ def test_bad_numbers_are_refused(make, message):
 @pytest.mark.parametrize("sampling", [Everyone(), WithoutReplacement(2, 50), PoissonSampling(0.1)], ids=str)
 def test_noise_that_protects_nobody_is_infinite(noise, sampling):
     found = accounting.spending(Release(noise, 10, sampling), 1e-5)
-    assert found.epsilon == math.inf and "protects nobody" in found.note
+    assert found.epsilon == math.inf and "gives no protection" in found.note

@@ -51,7 +51,7 @@ def test_people_who_come_once_are_asked_once():
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.zeros(3), 0.1, 1.0))
     promise = guarantee(problem, pcsgd(local_steps=3))
     assert promise.releases[0].after(100).steps == 1
-    assert "no person is asked twice" in promise.assumes[-1]
+    assert "no person is sampled twice" in promise.assumes[-1]
 
 
 def test_the_worst_table_counts():
@@ -148,7 +148,7 @@ def uncertified():
         "replays one person's gradient": (TABLE, pf.dicesgd(0.1, 1.0, 1.0, 2.0 * math.sqrt(96))),
         "chooses how many samples": (TABLE, pf.p_fedavg(0.1, estimator=pf.estimators.AdaptiveSize(window, 1.0))),
         "leaves samples out": (TABLE, pf.p_fedavg(0.1, estimator=pf.estimators.Filtered(clipped))),
-        "PowerOfChoice may choose clients by their data": (
+        "PowerOfChoice may select clients based on their data": (
             TABLE,
             pcsgd(participation=pf.participation.PowerOfChoice(1, 2)),
         ),
@@ -160,13 +160,13 @@ def uncertified():
         "there is no noise": (TABLE, pf.pcsgd(0.1, 1.0, 0.0)),
         "Own bounds no person's gradient": (TABLE, pf.p_fedavg(0.1, estimator=Own())),
         "ControlVariate may send more": (CLIENTS, control),
-        "the aggregator TellTale looks at": (TABLE, pcsgd(aggregator=TellTale())),
+        "the aggregator TellTale uses": (TABLE, pcsgd(aggregator=TellTale())),
         "the aggregator TellTale": (
             TABLE,
             pcsgd(aggregator=pf.aggregators.ServerOpt(TellTale(), pf.optimizers.Momentum(0.9))),
         ),
-        "TellTale looks at": (CLIENTS, pf.p_fedavg(0.1, channel=NOISY, aggregator=TellTale())),
-        "what OwnChannel makes of a model": (TABLE, pcsgd(channel=OwnChannel())),
+        "TellTale uses": (CLIENTS, pf.p_fedavg(0.1, channel=NOISY, aggregator=TellTale())),
+        "what OwnChannel does with a model": (TABLE, pcsgd(channel=OwnChannel())),
         "how Grudge picks people": (pf.Problem(pf.losses.squared, Grudge(np.zeros(2))), pcsgd()),
         "how Reweighted picks people": (pf.Problem(pf.losses.squared, reweighted), pcsgd()),
         "Performative may send more": (CLIENTS, seen),
@@ -221,7 +221,7 @@ def test_what_follows_the_noise_costs_nothing():
 
 def test_a_plain_channel_protects_no_client():
     promise = guarantee(TABLE, pcsgd(), unit="client")
-    assert "Plain bounds no client's update" in promise.why[0]
+    assert "Plain does not bound the clients' updates" in promise.why[0]
 
 
 def test_dice_by_the_bound_that_holds():
@@ -254,9 +254,9 @@ def test_calibration_answers_spending():
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        (lambda: spent(1.0, 10, DELTA, batch=pf.Uniform(2)), "rows: how large"),
-        (lambda: spent(1.0, 10, DELTA, participation=pf.SchemeTwo(2)), "clients: how many"),
-        (lambda: spent(1.0, 10, DELTA, participation=pf.SchemeOne(2), clients=9), "SchemeOne chooses clients"),
+        (lambda: spent(1.0, 10, DELTA, batch=pf.Uniform(2)), "rows: pass the number"),
+        (lambda: spent(1.0, 10, DELTA, participation=pf.SchemeTwo(2)), "clients: pass the number"),
+        (lambda: spent(1.0, 10, DELTA, participation=pf.SchemeOne(2), clients=9), "SchemeOne selects clients"),
         (lambda: spent(1.0, 10, DELTA, batch=pf.Fixed(1), participation=pf.Full()), "not both"),
         (lambda: spent(1.0, 10, 2.0), "delta"),
         (lambda: guarantee(TABLE, pcsgd(), unit="person"), "unit must be"),

@@ -95,12 +95,12 @@ def test_secure_noise_that_was_lost_is_counted_twice(tmp_path):
 def test_a_ledger_cannot_be_left_behind(tmp_path):
     options = {"checkpoint": tmp_path / "run", "checkpoint_every": 4}
     run(4, pf.Privacy(DELTA), **options)
-    with pytest.raises(ValueError, match="keeps a ledger; give privacy="):
+    with pytest.raises(ValueError, match="keeps a ledger; pass privacy="):
         run(8, None, resume=True, **options)
-    with pytest.raises(ValueError, match='has fast noise; go on with noise="fast"'):
+    with pytest.raises(ValueError, match='has fast noise; continue with noise="fast"'):
         run(8, pf.Privacy(DELTA, noise="secure"), resume=True, **options)
     late = run(8, pf.Privacy(DELTA, 0.9 * spent(4)), resume=True, **options)
-    assert late.rounds[-1] == 4 and "it is exceeded" in late.meta["privacy"]["stopped"]
+    assert late.rounds[-1] == 4 and "the budget is exceeded" in late.meta["privacy"]["stopped"]
 
 
 @pytest.mark.parametrize("noise", ["fast", "secure"])
@@ -113,7 +113,7 @@ def test_a_ledger_that_is_missing_altered_or_old_stops_the_run(tmp_path, noise):
     run(8, privacy, **options)
     now = book.read_text()
     book.unlink()
-    for asked, says in ((privacy, "ledger.json is missing"), (None, "keeps a ledger; give privacy=")):
+    for asked, says in ((privacy, "ledger.json is missing"), (None, "keeps a ledger; pass privacy=")):
         with pytest.raises(ValueError, match=says):
             run(12, asked, **options)
     book.write_text(old)
@@ -133,7 +133,7 @@ def test_rounds_that_were_lost_before_the_first_checkpoint_are_not_forgotten(tmp
     folder.mkdir()
     pf.privacy.Ledger(pf.Privacy(DELTA, noise="secure"), PROBLEM, ALGORITHM, folder).write(5)
     options = {"checkpoint": folder, "checkpoint_every": 4}
-    with pytest.raises(ValueError, match='has secure noise; go on with noise="secure"'):
+    with pytest.raises(ValueError, match='has secure noise; continue with noise="secure"'):
         run(8, pf.Privacy(DELTA), **options)
     with pytest.raises(ValueError, match="counts 5 rounds of another mechanism"):
         pf.run(
@@ -145,7 +145,7 @@ def test_rounds_that_were_lost_before_the_first_checkpoint_are_not_forgotten(tmp
             privacy=pf.Privacy(DELTA, noise="secure"),
             checkpoint=pf.Checkpoint(folder, every=4),
         )
-    with pytest.raises(ValueError, match="give privacy="):
+    with pytest.raises(ValueError, match="pass privacy="):
         run(8, None, **options)
     history = run(8, pf.Privacy(DELTA, noise="secure"), **options)
     assert history.meta["privacy"]["epsilon"] == spent(8 + 5)
@@ -180,7 +180,7 @@ def test_secure_runs_hide_who_was_drawn():
 @pytest.mark.parametrize(
     ("algorithm", "says"),
     [
-        (pf.pcsgd(0.1, 1.0, 1e-5), "may not fit"),
+        (pf.pcsgd(0.1, 1.0, 1e-5), "may overflow"),
         (pf.pcsgd(0.1, 1.0, 1e5), "would take"),
         (pf.p_fedavg(0.1, channel=pf.channels.ClippedNoise(1.0, 0.0)), "above 0"),
     ],
@@ -193,7 +193,7 @@ def test_noise_that_does_not_fit_the_grid_is_refused(algorithm, says):
 
 
 def test_a_budget_that_has_room_for_nothing_is_refused():
-    with pytest.raises(ValueError, match=r"one round alone spends epsilon = .*, the budget is 1e-06"):
+    with pytest.raises(ValueError, match=r"one round alone spends epsilon = .*, but the budget is 1e-06"):
         run(3, pf.Privacy(DELTA, 1e-6))
 
 

@@ -34,7 +34,7 @@ def problem(**options):
 def test_scales_of_these_very_rows_are_told():
     told = guarantee(problem(), PRIVATE)
     assert told.certified and told.not_covered == (
-        "features are scaled by the means and standard deviations of these very rows",
+        "features are scaled by the means and standard deviations of these same rows",
     )
     assert guarantee(problem().pooled(), PRIVATE).not_covered == told.not_covered
     same = guarantee(problem(standardize=KNOWN), PRIVATE)
@@ -61,7 +61,7 @@ def test_given_scales_are_used():
 @pytest.mark.parametrize(
     ("standardize", "says"),
     [
-        ({"income": (0.0, 1.0)}, r"says nothing of \['cards'\]. Give \(0, 1\)"),
+        ({"income": (0.0, 1.0)}, r"has no entry for \['cards'\]. Use \(0, 1\)"),
         ({**KNOWN, "incme": (0.0, 1.0)}, "'incme' is not a feature of the table.*income"),
         ({**KNOWN, "cards": (4.0, 0.0)}, r"'cards' needs \(mean, standard deviation > 0\); got \(4.0, 0.0\)"),
         ({**KNOWN, "cards": 4.0}, r"'cards' needs \(mean, standard deviation > 0\); got 4.0"),
@@ -79,7 +79,7 @@ def test_a_run_warns_and_writes_it_down():
     asked = {"rounds": 3, "record": pf.Record(risks=False), "privacy": pf.Privacy(1e-5)}
     with pytest.warns(PerformativeWarning, match=r"epsilon does not cover that features are scaled.*privacy-not-cov"):
         history = pf.run(problem(), PRIVATE, **asked)
-    assert "these very rows" in history.meta["privacy"]["not_covered"][0]
+    assert "these same rows" in history.meta["privacy"]["not_covered"][0]
     quiet = pf.run(problem(standardize=KNOWN), PRIVATE, **asked)
     assert quiet.meta["privacy"]["not_covered"] == []
     assert quiet["epsilon"][0, -1] == history["epsilon"][0, -1]
@@ -89,7 +89,8 @@ def test_a_run_warns_and_writes_it_down():
 def test_a_fitted_model_as_a_start_is_told():
     model = LogisticRegression(max_iter=500).fit(FRAME[["income", "cards"]], FRAME["default"])
     told = guarantee(problem(standardize=KNOWN), PRIVATE, theta=model).not_covered
-    assert told == ("the start is a fitted LogisticRegression: whomever it was fitted to is not protected from that",)
+    words = "the start is a fitted LogisticRegression: the people it was fitted to are not protected against that"
+    assert told == (words,)
     with pytest.warns(PerformativeWarning, match=r"the start is a fitted LogisticRegression.*\[privacy-not-covered\]"):
         pf.run(
             problem(standardize=KNOWN), PRIVATE, 2, theta=model, record=pf.Record(risks=False), privacy=pf.Privacy(1e-5)
@@ -105,7 +106,7 @@ def test_choices_of_ones_own_are_told_in_ones_own_words():
 
 def test_cases_that_scale_by_their_rows_say_so():
     told = guarantee(pf.cases.credit_default(), PRIVATE).not_covered
-    assert len(told) == 1 and "these very rows" in told[0]
+    assert len(told) == 1 and "these same rows" in told[0]
     x, y = np.zeros((10, 2)), np.tile([0, 1], 5)
     assert guarantee(pf.cases.credit_default(x, y), PRIVATE).not_covered == ()
 
@@ -127,9 +128,9 @@ def test_words_do_not_compile_again():
 
 def test_weights_of_clients_are_assumed_to_be_no_secret():
     noisy = pf.p_fedavg(0.1, channel=pf.channels.ClippedNoise(1.0, 4.0))
-    assert any("weights are no secret" in line for line in guarantee(problem(standardize=KNOWN), noisy).assumes)
+    assert any("weights are public" in line for line in guarantee(problem(standardize=KNOWN), noisy).assumes)
     even = dataclasses.replace(problem(standardize=KNOWN), weights=None)
-    assert not any("weights are no secret" in line for line in guarantee(even, noisy).assumes)
+    assert not any("weights are public" in line for line in guarantee(even, noisy).assumes)
 
 
 def test_the_whole_table_is_everyone():

@@ -32,7 +32,7 @@ def test_the_papers_own_numbers_under_poisson_sampling():
 def test_it_says_what_it_claims_and_what_it_gives():
     text = str(corollary_3_6_as_printed(0.1, 1e-5, 10**5, 10**5, clip=1.0))
     assert "claims epsilon 0.1" in text
-    assert "it gives 124" in text
+    assert "it provides 124" in text
 
 
 @pytest.mark.parametrize(

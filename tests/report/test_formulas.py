@@ -12,6 +12,7 @@ from performative.report.formulas import for_browser, for_matplotlib
         (r"$|\theta_t - \theta_{PS}|$", "|θ<sub>t</sub> - θ<sub>PS</sub>|"),
         (r"$\mathbb{E}\|\bar\theta - \theta^*\|^2$ at the end", "E‖θ̄ - θ^*‖<sup>2</sup> at the end"),
         (r"share $\frac{K}{N}$", "share K/N"),
+        (r"$\beta = 0.01$, $\eta L$", "β = 0.01, ηL"),
         ("steps $t$ of $T$", "steps t of T"),
         ("costs $5 and $7", "costs $5 and $7"),
     ],

@@ -281,12 +281,12 @@ def test_what_cannot_be_written_or_read(tmp_path):
         pf.report.write(history, tmp_path / "no" / "page.html")
     with pytest.raises(TypeError, match=r"takes a History, a Sweep, an AuditReport.*got int"):
         pf.report.write(3, tmp_path / "page.html")
-    with pytest.raises(FileNotFoundError, match="give a history"):
+    with pytest.raises(FileNotFoundError, match="pass a history"):
         pf.report.write(tmp_path / "gone.nc", tmp_path / "page.html")
     with pytest.raises(ValueError, match=r"found none.*performative reproduce"):
         pf.report.write(tmp_path, tmp_path / "page.html")
     (tmp_path / "text.nc").write_text("no")
-    with pytest.raises(ValueError, match=r"is not a history that History\.save wrote"):
+    with pytest.raises(ValueError, match=r"is not a history written by History\.save"):
         pf.report.write(tmp_path / "text.nc", tmp_path / "page.html")
     broken = tmp_path / "a" / "b" / "manifest.json"
     broken.parent.mkdir(parents=True)
@@ -319,8 +319,8 @@ def test_the_command(tmp_path, experiments):
     ("path", "out", "message"),
     [
         ("gone.nc", "page.html", "there is no such file or folder"),
-        ("audit.json", "page.html", "give the folder that was audited"),
-        ("text.txt", "page.html", "give a history that ends in .nc"),
+        ("audit.json", "page.html", "pass the folder that was audited"),
+        ("text.txt", "page.html", "pass a history (.nc)"),
         ("text.nc", "page.html", "is not a history"),
         (".", "page.html", "found none"),
         ("text.nc", "page.pdf", "ends in .html"),

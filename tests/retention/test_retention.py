@@ -137,7 +137,7 @@ def test_people_of_clients_that_sit_out_have_seen_nothing_new():
 def test_combinations_and_what_is_not_promised():
     stays = Retention(pf.SchemeTwo(1), STAY, JOIN)
     assert run(pf.LocalWork(stays, [2, 1]), 2, rate=0.1).clients["left"].shape == (1, 3, 2)
-    with pytest.raises(ValueError, match=r"there is no 'lost' of a client; choose from .*left"):
+    with pytest.raises(ValueError, match=r"no quantity 'lost' is recorded per client; choose from .*left"):
         run(stays, 1, record=pf.Record(clients=("lost",)))
     private = pf.pcsgd(0.1, clip=1.0, noise_multiplier=1.0, participation=stays)
     assert not pf.privacy.guarantee(problem(1.0), private).certified
@@ -155,8 +155,8 @@ def test_combinations_and_what_is_not_promised():
         ("needs two groups; mean has 3", lambda: groups(mean=[1.0, 2.0, 3.0], sensitivity=0.0)),
         ("join must be above 0", lambda: groups(join=0.0)),
         ("sensitivity must be below 1", lambda: groups(sensitivity=1.0)),
-        (r"a chance in \[0, 1\]", lambda: groups(stay=lambda loss: 2 + loss)),
-        ("left must hold what is left of both", lambda: groups().ends([0.0, 0.0])),
+        (r"a probability in \[0, 1\]", lambda: groups(stay=lambda loss: 2 + loss)),
+        ("left must contain what remains of both", lambda: groups().ends([0.0, 0.0])),
     ],
 )
 def test_what_makes_no_sense_is_refused(message, make):

@@ -14,7 +14,7 @@ SHARINGS = {
     "Groups": pf.sharing.Groups([0, 1, 1, 0]),
     "PFedMe": pf.sharing.PFedMe(0.5),
     "Interpolated": pf.sharing.Interpolated(0.3),
-    "LearntGroups": pf.sharing.LearntGroups(2, spread=0.3),
+    "LearnedGroups": pf.sharing.LearnedGroups(2, spread=0.3),
 }
 BY_NAME = [pytest.param(name, marks=() if name == "Ditto" else pytest.mark.slow) for name in SHARINGS]
 
@@ -80,6 +80,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bits(name, tmp_path):
     assert np.array_equal(again.models, whole.models)
 
 
+@pytest.mark.slow
 def test_numbers_of_a_sharing_are_swept():
     algorithm = made("Ditto")
     swept = pf.sweep(PROBLEM, algorithm, {"sharing.strength": [0.3, 2.0]}, 6, dtype="float64")

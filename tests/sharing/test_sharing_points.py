@@ -15,7 +15,7 @@ PART_EXAMPLES = {
     "pf.sharing.PFedMe": "strength=0.5",
     "pf.sharing.Interpolated": "share=0.3",
     "pf.sharing.Groups": "group=np.arange(N) % 2",
-    "pf.sharing.LearntGroups": "count=2, spread=0.3",
+    "pf.sharing.LearnedGroups": "count=2, spread=0.3",
 }
 MEAN, EPS = np.array([0.0, 1.0, 6.0, 2.0]), np.array([0.2, 0.5, 0.8, -0.5])
 WEIGHTS = np.array([0.1, 0.4, 0.2, 0.3])
@@ -122,7 +122,7 @@ def test_each_group_has_its_own_stable_point(quiet):
 def test_groups_are_found():
     mean = np.array([0.0, 0.2, 9.8, 10.0])
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(mean, np.full(4, 0.3), np.full(4, 0.01)))
-    history = settle(problem, pf.sharing.LearntGroups(2, spread=3.0))
+    history = settle(problem, pf.sharing.LearnedGroups(2, spread=3.0))
     np.testing.assert_allclose(np.sort(history.final[0]), np.array([0.1, 9.9]) / 0.7, atol=0.05)
 
 
@@ -170,12 +170,12 @@ def test_executors_agree(sharing):
     ("make", "why"),
     [
         (lambda: pf.sharing.Groups([0, 2]), r"every group needs a client; \[1\] has none"),
-        (lambda: pf.sharing.Groups([0.5, 1.0]), "one number 0, 1, ... a client"),
+        (lambda: pf.sharing.Groups([0.5, 1.0]), "one number 0, 1, ... per client"),
         (lambda: pf.sharing.Ditto(-1.0), "strength must not be negative"),
         (lambda: pf.sharing.PFedMe(0.0), "strength must be above 0"),
         (lambda: pf.sharing.Interpolated(1.5), r"share must lie in \[0, 1\]"),
-        (lambda: pf.sharing.Heads(0.5), "mask must hold True and False"),
-        (lambda: pf.sharing.LearntGroups(0), "at least 1"),
+        (lambda: pf.sharing.Heads(0.5), "mask must contain True and False"),
+        (lambda: pf.sharing.LearnedGroups(0), "at least 1"),
     ],
 )
 def test_refusals(make, why):

@@ -62,10 +62,10 @@ def test_runs_without_noise_end_there(sharing):
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="sharing=LearntGroups looks at data"):
-        pf.stable_point(PROBLEM, sharing=pf.sharing.LearntGroups(2))
+    with pytest.raises(ValueError, match="sharing=LearnedGroups chooses models from data"):
+        pf.stable_point(PROBLEM, sharing=pf.sharing.LearnedGroups(2))
     boxed = pf.Problem(pf.losses.squared, PROBLEM.population, WEIGHTS, domain=pf.Box(-1.0, 1.0))
-    with pytest.raises(ValueError, match="outside of the domain"):
+    with pytest.raises(ValueError, match="outside the domain"):
         pf.stable_point(boxed, sharing=pf.sharing.PerClient())
     flat = pf.Problem(pf.losses.squared, pf.populations.Gaussian(MEAN, np.array([0.2, 0.5, 1.0, -0.5]), 1.0))
     with pytest.raises(ValueError, match="no stable point with sharing=PerClient was found"):

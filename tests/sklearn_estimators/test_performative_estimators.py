@@ -211,7 +211,7 @@ def test_what_it_cannot_learn_is_refused():
     model = PerformativeClassifier(strength=(0.0, 0.1)).fit(X, Y)
     with pytest.raises(ValueError, match="respond needs y"):
         model.respond(X)
-    with pytest.raises(ValueError, match="y holds"):
+    with pytest.raises(ValueError, match="y contains"):
         model.partial_fit(X, Y + 5)
 
 
@@ -222,3 +222,9 @@ def test_a_ridge_loss_with_an_intercept_has_no_closed_form_of_others():
     assert people.stable_point(pf.losses.ridge(0.5, intercept=1), np.ones(1)) is None
     with pytest.raises(ValueError, match="ridge: intercept must be a column number"):
         pf.losses.ridge(0.5, intercept=-1)
+
+
+def test_a_batch_of_one_class_has_no_intercept():
+    people = np.random.default_rng(0).normal(size=(6, 2))
+    with pytest.raises(ValueError, match="all 6 people of this deployment are of class 'no'"):
+        PerformativeClassifier().partial_fit(people, np.full(6, "no"), classes=["no", "yes"])

@@ -221,8 +221,8 @@ def test_a_network_is_searched_too():
         ({"strengths": [np.nan]}, "strengths must be finite"),
         ({"gain": "money"}, 'gain must be "score" or "acceptance"'),
         ({"desired": "yes"}, "is not a class of the model"),
-        ({"groups": [1, 2]}, "groups must hold one for each of the 300 rows"),
-        ({"cost": {7: 1.0}}, "which is no strategic column"),
+        ({"groups": [1, 2]}, "groups must have one entry for each of the 300 rows"),
+        ({"cost": {7: 1.0}}, "which is not a strategic column"),
         ({"cost": {0: 0.0}}, "must be above 0"),
         ({"people": 0}, "people must be a whole number >= 1"),
     ],
@@ -237,7 +237,7 @@ def test_people_that_cannot_be_stressed():
         stress(LogisticRegression(), X, Y)
     with pytest.raises(ValueError, match="has 3 classes"):
         stress(LogisticRegression().fit(X, np.arange(300) % 3), X, Y)
-    with pytest.raises(ValueError, match="y holds"):
+    with pytest.raises(ValueError, match="y contains"):
         stress(LINEAR, X, Y + 4)
     with pytest.raises(ValueError, match="one label for each of the 300 rows"):
         stress(LINEAR, X, Y[:5])
@@ -252,3 +252,33 @@ def test_people_that_cannot_be_stressed():
     assert (
         stress(model, frame[["a", "same", "gap"]], Y, strategic=["a"], strengths=[0.1], people=60).table.shape[0] == 2
     )
+
+
+def test_names_of_columns_and_groups():
+    """Columns named by numbers are replaced by place; groups are words, escaped in a notebook."""
+    x = np.random.default_rng(0).normal(size=(30, 2))
+    y = np.where(x[:, 0] > 0, "<b>", "no")
+    model = LogisticRegression().fit(x, y)
+    groups = np.array([1, "a"] * 15, object)
+    again = stress(model, pd.DataFrame(x), y, strategic=[1], strengths=[1.0], groups=groups, desired="<b>")
+    plain = stress(model, x, y, strategic=[1], strengths=[1.0], desired="<b>")
+    np.testing.assert_allclose(again.shown[1.0], plain.shown[1.0])
+    assert again.table.group.tolist() == ["all", "1", "a"] * 2
+    assert "<b>" not in again._repr_html_() and "&lt;b&gt;" in again._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        (dict(groups=["all", "b"] * 3), "groups contains 'all'"),
+        (dict(groups=["a", None] * 3), "groups is missing in 3 of 6"),
+        (dict(y=["no", None] * 3), "y is missing in 3 of 6"),
+        (dict(strengths="much"), "strengths must list"),
+        (dict(X=pd.DataFrame(np.eye(6, 2)).set_axis(["a", "a"], axis=1)), "column 'a' of X occurs twice"),
+    ],
+)
+def test_tables_that_cannot_be_stressed(options, told):
+    asked = {"X": np.eye(6, 2), "y": ["no", "yes"] * 3} | options
+    model = LogisticRegression().fit(np.eye(6, 2), ["no", "yes"] * 3)
+    with pytest.raises(ValueError, match=told):
+        stress(model, asked.pop("X"), asked.pop("y"), **asked)

@@ -110,7 +110,7 @@ def test_a_closed_form_that_is_wrong_is_told():
 
 
 def test_a_risk_that_falls_for_ever_from_some_starts_is_told():
-    with pytest.warns(UserWarning, match=r"keeps falling far out.*local minimum.*risk-falls-far-out"):
+    with pytest.warns(UserWarning, match=r"keeps decreasing far out.*local minimum.*risk-falls-far-out"):
         found = solve.optimal_point(pf.Problem(dips, Follow(0.0)), start=0.1)
     np.testing.assert_allclose(found, 0.0, atol=1e-9)
 
@@ -173,7 +173,7 @@ class Peak(Follow):
 
 
 def test_a_closed_form_that_is_a_maximum_is_told_and_left():
-    with pytest.warns(UserWarning, match=r"closed form is not where the risk is least.*closed-form-disagrees"):
+    with pytest.warns(UserWarning, match=r"closed form is not the minimizer of the risk.*closed-form-disagrees"):
         found = solve.optimal_point(pf.Problem(double_well, Peak(0.1)), report=True)
     np.testing.assert_allclose(found.theta, np.sort(np.roots([4, 0, 2 * (0.06 - 2), 0.3]).real)[0], rtol=1e-9)
 
@@ -187,7 +187,7 @@ def test_prices():
         boxed = pf.Problem(pf.losses.negative_revenue, Pricing(demand, slope), WEIGHTS, pf.Box(0.0, top))
         np.testing.assert_allclose(solve.optimal_point(boxed), best, rtol=1e-10)
     upward = pf.Problem(pf.losses.negative_revenue, Pricing(demand, -slope), WEIGHTS)
-    with pytest.raises(ValueError, match=r"optimal_point: .*falling far out.*pf\.Box.*no-optimal-point"):
+    with pytest.raises(ValueError, match=r"optimal_point: .*decreasing far out.*pf\.Box.*no-optimal-point"):
         solve.optimal_point(upward)
 
 

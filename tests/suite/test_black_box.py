@@ -35,12 +35,12 @@ def test_what_is_spent_is_counted_and_no_more_can_be(env):
     env.deploy(0.0, rows=10, spells=3)
     assert env.spent == pf.suite.Budget(1, 10, 3)
     assert env.left == pf.suite.Budget(env.budget.deployments - 1, env.budget.samples - 10, env.budget.time - 3)
-    with pytest.raises(pf.suite.BudgetSpent, match=r"samples: 99999 asked for, 19990 left.*Nothing was deployed"):
+    with pytest.raises(pf.suite.BudgetSpent, match=r"samples: 99999 requested, 19990 left.*Nothing was deployed"):
         env.deploy(0.0, rows=99_999)
     assert env.refusals == 1 and env.spent == pf.suite.Budget(1, 10, 3)
     for _ in range(env.left.time):
         env.deploy(0.0, rows=1)
-    with pytest.raises(pf.suite.BudgetSpent, match="time: 1 asked for, 0 left"):
+    with pytest.raises(pf.suite.BudgetSpent, match="time: 1 requested, 0 left"):
         env.deploy(0.0, rows=1)
     assert env.refusals == 2
     env.reset(0)
@@ -64,7 +64,7 @@ def test_models_that_do_not_fit_are_refused(env, theta, words):
 
 def test_a_model_outside_of_the_domain_is_refused():
     env = pf.suite.make("pricing-contribution-v1")
-    with pytest.raises(ValueError, match=r"must lie inside of Box.*env\.project\(theta\)"):
+    with pytest.raises(ValueError, match=r"must lie inside Box.*env\.project\(theta\)"):
         env.deploy(7.0)
     assert env.project(7.0) == 3.0
 
@@ -100,7 +100,7 @@ def test_an_environment_is_a_function_with_a_docstring(monkeypatch):
     made = pf.suite.make("tiny-v2")
     assert (made.version, made.card, made.family) == (2, "A small world.", "mine")
     assert "mine" in pf.suite.families() and pf.suite.ids("mine") == ("tiny-v2",)
-    with pytest.raises(ValueError, match="already; raise the version"):
+    with pytest.raises(ValueError, match="already exists; increase the version"):
         pf.suite.register("tiny-v2", family="mine", card="Another.")(tiny)
     with pytest.raises(ValueError, match="words and a version"):
         pf.suite.register("tiny", family="mine")

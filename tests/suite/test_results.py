@@ -89,21 +89,21 @@ def test_words_follow_from_scores():
     foreseen = verdicts(board_of({"pofl": [0.9, 0.95, 0.9], "rgd": [0.5, 0.5, 0.5], "qffl": [0.1, 0.1, 0.1]}))
     assert [one.family for one in foreseen] == ["all", "gaussian", "pricing"]
     assert foreseen[0].best == "pofl" and foreseen[0].ties == () and len(foreseen[0].envs) == 3
-    assert "`pofl` closes 0.92" in foreseen[0].words and "Foreseeing the reaction pays" in foreseen[0].words
+    assert "`pofl` closes 0.92" in foreseen[0].words and "Anticipating the reaction pays off" in foreseen[0].words
     assert "`rgd`, closes 0.50, 0.42 (0.42 to 0.42) less" in foreseen[0].words
     close = verdicts(board_of({"pofl": [0.9, 0.9, 0.93], "rgd": [0.9, 0.9, 0.9], "afl": [0.1, 0.1, 0.1]}))
     wild = [
         made(ENVS[2], "pofl", [0.0, 0.9, 1.4, 1.4]) if (r.env, r.method) == (ENVS[2], "pofl") else r
         for r in board_of({"pofl": [0.9] * 3, "rgd": [0.9] * 3, "afl": [0.1] * 3})
     ]
-    assert "Foreseeing the reaction pays:" in close[0].words
-    assert "Whether foreseeing the reaction pays cannot be told" in verdicts(wild)[0].words
+    assert "Anticipating the reaction pays off:" in close[0].words
+    assert "It is unclear whether anticipating the reaction pays off" in verdicts(wild)[0].words
     enough = verdicts(board_of({"pofl": [0.1] * 3, "rgd": [0.95] * 3}, stable=0.96))[0]
     assert "retraining is enough" in enough.words and "diverged" not in enough.words
     passing = verdicts(board_of({"pofl": [0.1] * 3, "rgd": [0.95] * 3}, stable=0.3, contraction=1.5))[0]
     assert "stops on the way" in passing.words and "does not contract in 3 of 3" in passing.words
     alike = verdicts(board_of({"rgd": [0.9] * 3, "fedprox": [0.9] * 3}))[0]
-    assert len(alike.ties) == 1 and "cannot be told apart" in alike.words
+    assert len(alike.ties) == 1 and "not significantly different" in alike.words
 
 
 def test_who_does_not_apply_does_not_win():
@@ -143,7 +143,7 @@ def test_results_go_into_one_file_and_come_back(tmp_path):
     for one, other in zip(results, back.results, strict=True):
         assert (one.env, one.method, one.failures, one.facts) == (other.env, other.method, other.failures, other.facts)
         np.testing.assert_allclose(one.scores, other.scores, rtol=1e-3)
-    with pytest.raises(ValueError, match="not a file of results"):
+    with pytest.raises(ValueError, match="not a results file"):
         published.unpack("[1]")
     with pytest.raises(ValueError, match="there are no results"):
         published.collect([])
@@ -152,7 +152,7 @@ def test_results_go_into_one_file_and_come_back(tmp_path):
 def test_the_page_holds_everything_and_fetches_nothing():
     results = board_of({"pofl": [0.9, 0.95, 0.9], "rgd": [0.5, -0.5, 0.5]})
     page = leaderboard_page(published.collect(results)).decode()
-    for text in ("What wins where", "Pareto fronts", "Foreseeing the reaction pays", *ENVS, "<code>pofl</code>"):
+    for text in ("What wins where", "Pareto fronts", "Anticipating the reaction pays off", *ENVS, "<code>pofl</code>"):
         assert text in page, text
     assert not re.search(r"<(?:script|img|link)\b[^>]*\b(?:src|href)=", page)
 
@@ -184,4 +184,4 @@ def test_pages_are_made_from_the_shipped_results(monkeypatch):
             assert f"| {len(one.envs)} | `{one.best}` closes {one.score} of the gap" in shown, (page, one.family)
     for one in board.standings:
         assert f"| `{one.method}` | {one.rank:.1f} | {one.score} | {one.behind} |" in shown
-    assert f"{found.minutes:.0f} minutes of processor time" in shown
+    assert f"{found.minutes:.0f} minutes of CPU time" in shown

@@ -72,9 +72,9 @@ def test_preconditions():
     for wrong, match in (
         ({"scheme": "two", "k": 5}, "k <= 4 clients"),
         ({"scheme": "one"}, "whole number of clients"),
-        ({"k": 2}, "leave it out"),
+        ({"k": 2}, "omit it"),
         ({"scheme": "three"}, "scheme must be"),
-        ({"local_steps": 3}, "eta must hold"),
+        ({"local_steps": 3}, "eta must contain"),
         ({"weights": [0.5, 0.5, 0.5, 0.5]}, "sum to one"),
         ({"deploy": "often"}, "deploy must be"),
     ):

@@ -93,12 +93,12 @@ def test_a_static_problem_is_covered():
     near = theorem_3_1(dataclasses.replace(given, eps_bar=1e-9, eps_max=1e-9), 2)
     assert near.gamma == pytest.approx(found.gamma, rel=1e-6)
     asked = theorem_3_1(dataclasses.replace(given, delta=0.5), 2)
-    assert "leave delta out" in asked.unmet[0] and asked.bound(0) == math.inf
+    assert "omit delta" in asked.unmet[0] and asked.bound(0) == math.inf
 
 
 REFUSED = {
     "eps_bar < mu / L = 1: eps_bar is 1.1": {"eps_bar": 1.1, "eps_max": 1.2},
-    "take a delta below 1": {"delta": 2.0},
+    "use a delta below 1": {"delta": 2.0},
     "mu > 0": {"mu": 0.0},
     "mu <= L": {"mu": 2.0},
     "(2.2) L finite": {"L": math.inf},
@@ -147,7 +147,7 @@ def test_nonsense_raises():
         (0, "full", None, "local_steps must be a whole number >= 1"),
         (2, "two", 3, "k <= 2 clients"),
         (2, "one", None, "k >= 1"),
-        (2, "full", 1, "leave it out"),
+        (2, "full", 1, "omit it"),
         (2, "three", 1, "scheme must be"),
     ):
         with pytest.raises(ValueError, match=match):

@@ -46,7 +46,7 @@ def test_rounds_that_grow_are_refused_with_their_factor():
     assert settled_point(**README, local_steps=[5, 1, 1, 1], attracting=False) == pytest.approx(-7.20688, abs=1e-5)
     assert settled_point(**README, local_steps=[5, 1, 1, 1], nova=True) == pytest.approx(2.5 / 0.15, rel=0.1)
     # Steps that overshoot: 1 - 2.5 = -1.5.
-    with pytest.raises(ValueError, match=r"by -1\.5, .*swings to and fro.*diverging-iteration"):
+    with pytest.raises(ValueError, match=r"by -1\.5, .*oscillates.*diverging-iteration"):
         settled_point([1.0], [1.0], [1.0], 2.5, 1)
     with pytest.raises(ValueError, match=r"a cycle multiplies an error by 1\.\d+.*diverging-iteration"):
         cycle_point([1.0, 2.0], [-0.5, 0.2], [[0], [1]], 0.1)
@@ -121,7 +121,7 @@ def test_a_lemma_without_room_is_infinite():
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: settled_point([], [], [], 0.1, 1), "one a client"),
+        (lambda: settled_point([], [], [], 0.1, 1), "one per client"),
         (lambda: settled_point([1.0], [np.nan], [1.0], 0.1, 1), "finite"),
         (lambda: settled_point([1.0, 2.0], [1.0, 1.0], [0.5, 0.6], 0.1, 1), "sum to one"),
         (lambda: settled_point([1.0], [1.0], [1.0], 0.0, 1), "eta must be a positive number"),
@@ -133,7 +133,7 @@ def test_a_lemma_without_room_is_infinite():
         (lambda: quadratic_floor([1.0], [1.0], 0.1, 1, participants=2), "participants must be"),
         (lambda: participation_variance(5, 0), "participants must be"),
         (lambda: participation_variance(5, 6), "participants must be"),
-        (lambda: objective_weights([0.0, 0.0], [1, 2]), "some client must weigh something"),
+        (lambda: objective_weights([0.0, 0.0], [1, 2]), "at least one client must have positive weight"),
         (lambda: effective_steps([0.5, 0.5], [1, np.nan]), "local_steps must be a finite number"),
         (lambda: CyclicAssumptions(1.0, 1.0, 1.0, 1.0, 1.0, 4, 0, 1), "groups must be a whole number"),
         (lambda: CyclicAssumptions(1.0, 1.0, -1.0, 1.0, 1.0, 4, 2, 1), "gap must be finite"),
@@ -141,7 +141,7 @@ def test_a_lemma_without_room_is_infinite():
         (lambda: gaussian_rate(1.0, 0.5, 1.0, 5.0, local_steps=0), "local_steps must be a whole number"),
         (lambda: gaussian_moments(1.0, 0.5, -1.0, [0.1]), "scale is a standard deviation"),
         (lambda: gaussian_moments(1.0, np.nan, 1.0, [0.1]), "sensitivity must be a finite number"),
-        (lambda: gaussian_moments(1.0, 0.5, 1.0, [-0.1]), "eta must hold finite steps"),
+        (lambda: gaussian_moments(1.0, 0.5, 1.0, [-0.1]), "eta must contain finite"),
         (lambda: step_noise(np.ones((1, 1, 1)), np.ones((1, 1)), batch=0), "batch must be a whole number"),
         (lambda: contaminated_variance(1.0, 1.5, 1.0, 0.0), r"contamination must lie in \[0, 1\]"),
         (lambda: ClippedQuadratic(0.1, 1.0, 1.0, 0.1).dice_limit(1.0, -1.0), "memory_clip must be finite"),
@@ -157,7 +157,7 @@ def test_bad_numbers(call, says):
 def test_a_confidence_is_a_probability():
     given = PerformativeAssumptions(1.0, 0.1, 1.0, 1.0, F=1.0, M=0.0)
     for confidence in (0.0, 1.0, 3.0):
-        with pytest.raises(ValueError, match=r"confidence is the chance phi to fail"):
+        with pytest.raises(ValueError, match=r"confidence is the failure probability phi"):
             lemma_5_8(given, samples=10, variance=1.0, confidence=confidence)
         with pytest.raises(ValueError, match="confidence"):
             lemma_5_7(given, eta=0.1, window=2, reach=1.0, samples=10, variance=1.0, confidence=confidence)

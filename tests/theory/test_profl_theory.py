@@ -183,7 +183,7 @@ def test_unmet_preconditions_are_named_and_nothing_is_claimed():
     assert "eta <= 1 / rho" in unmet(eta=1.5, printed=True)
     for wrong, message in (
         ({"L": -1.0}, "L must be finite and not negative"), ({"gamma": math.inf}, "gamma must be a finite number"),
-        ({"weights": [0.5, 0.6]}, "sum to one"), ({"gamma": [1.0, 2.0], "weights": [1.0]}, "one a client"),
+        ({"weights": [0.5, 0.6]}, "sum to one"), ({"gamma": [1.0, 2.0], "weights": [1.0]}, "one per client"),
         ({"dimension": 0}, "dimension"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):

@@ -56,7 +56,7 @@ def check(tally, seeds, local_steps):
         try:
             plan = pf.plan(problem, cost, accuracy, theta=start, local_steps=local_steps, batches=(2,))
         except ValueError as refusal:
-            assert "no setting comes within" in str(refusal), how
+            assert "no setting reaches" in str(refusal), how
             tally("plan: the accuracy is reached", None, True, how)
             continue
         mse = moments(world, plan.choice.setting, 2 * plan.rounds)

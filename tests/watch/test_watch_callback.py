@@ -44,7 +44,7 @@ def test_what_is_wrong_is_told():
     for wrong in ({"columns": "moved"}, {"columns": []}, {"columns": ["moved"], "every": 0}):
         with pytest.raises(ValueError, match=r"Watching|every"):
             pf.callbacks.Watching(watch, **wrong)
-    with pytest.raises(ValueError, match="must be made by"):
+    with pytest.raises(ValueError, match="must be created by"):
         pf.callbacks.Watching(3, ["moved"])
     with pytest.raises(ValueError, match="'loss' is not recorded"):
         pf.run(PROBLEM, ALGORITHM, 5, theta=1.0, callbacks=[pf.callbacks.Watching(watch, ["loss"])])

@@ -126,7 +126,7 @@ def test_a_page_escapes_what_others_wrote():
 
 
 def test_an_empty_watch_has_a_page():
-    assert "No reaction was shown" in content(pf.watch().report().to_dict())
+    assert "No reaction has been shown" in content(pf.watch().report().to_dict())
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_the_page_renews_itself_in_a_browser(served):
         tab.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
         tab.on("request", lambda request: None if request.url.startswith(base) else wrong.append(request.url))
         tab.goto(f"{base}/")
-        assert "No reaction was shown" in tab.text_content(".verdict")
+        assert "No reaction has been shown" in tab.text_content(".verdict")
         follower.pass_over(once=True)
         tab.wait_for_selector(".verdict.warning")
         assert "The data react" in tab.text_content(".verdict") and tab.query_selector("svg polyline")

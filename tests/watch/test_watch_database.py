@@ -71,6 +71,7 @@ def test_a_table_says_what_its_batches_say(store, tmp_path):
     assert ours.log_evidence() == pytest.approx(by_hand.log_evidence(), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_deployment_is_read_when_the_next_has_rows_and_late_rows_once(store, tmp_path):
     path, write = store
     rows, models = tables(6)

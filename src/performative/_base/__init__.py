@@ -1,1 +1,1 @@
-"""What every layer stands on: checks, messages, counters, files. Private."""
+"""The private base of every layer: checks, messages, counters, files."""

@@ -1,13 +1,13 @@
-"""Arguments read by their annotations, so that a wrong one is named before it is used.
+"""Check arguments against their annotations, so a wrong one is reported by name before it is used.
 
     @checked
     def total_time(steps: float, local_steps: int, cost: float) -> float: ...
 
     total_time("many", 4, 10.0)      ValueError: total_time: steps must be one number; got 'many'.
 
-`float` takes any real number (an array of shape () too), `int` a whole one; both arrive as Python's own. What the
-numbers have to be (positive, at most 1) is the function's own matter. Annotations that are not listed in `_read` (Any,
-arrays with shapes) are left alone.
+`float` accepts any real number (also an array of shape ()), `int` an integer; both are converted to Python's own types.
+Further constraints (positive, at most 1) are up to the function. Annotations not listed in `_read` (Any, arrays with
+shapes) are not checked.
 """
 
 import collections.abc
@@ -26,13 +26,13 @@ from performative._base.checks import nearest
 from performative.types import ArrayLike, as_array, as_numbers, is_concrete
 
 F = TypeVar("F", bound=Callable[..., Any])
-# What an annotation can say besides Python's own types. Numbers arrive as a float or as an array of them.
+# Annotations beyond Python's own types. Numbers are passed on as a float or as an array of floats.
 Count = Annotated[int, "a whole number >= 1"]
 Finite = Annotated[float, "one finite number"]
 Positive = Annotated[float, "a positive number"]
 NonNegative = Annotated[float, "finite and not negative"]
-Size = Annotated[float, "a number >= 0, or inf where none is known"]
-Values = Annotated[Any, "a finite number or an array of such"]
+Size = Annotated[float, "a number >= 0, or inf if unknown"]
+Values = Annotated[Any, "a finite number or an array of finite numbers"]
 Extended = Annotated[Any, "a number or an array of numbers, which may be infinite"]
 _RANGES: dict[Any, Callable[[float], bool]] = {
     Finite: math.isfinite,
@@ -44,7 +44,7 @@ _WRONG = object()
 
 
 def spelt(function: F) -> F:
-    """The function, which names a misspelt keyword where another one is missing for it: `run(round=3)`."""
+    """Wrap the function to name a misspelled keyword before a missing argument: `run(round=3)`."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -57,14 +57,14 @@ def spelt(function: F) -> F:
                 if name not in known:
                     told = f"{function.__name__}() has no argument {name!r}.{nearest(name, known)}"
                     raise TypeError(told) from error
-            raise
+            raise TypeError(f"{function.__name__}(): {error}") from error
         return function(*args, **options)
 
     return typing.cast(F, read)
 
 
 def checked(function: F) -> F:
-    """The function, which refuses arguments that are not what its annotations say."""
+    """Wrap the function to reject arguments that do not match its annotations."""
     signature = inspect.signature(function)
     owner = function.__qualname__.removesuffix(".__init__").split(".")[-1]
     wanted = {p.name: p.annotation for p in signature.parameters.values() if p.annotation is not p.empty}
@@ -74,7 +74,7 @@ def checked(function: F) -> F:
         try:
             given = signature.bind(*args, **options)
         except TypeError:
-            return function(*args, **options)  # Python's own words for a missing or unknown argument
+            return function(*args, **options)  # raises Python's own error for a missing or unknown argument
         for name, value in given.arguments.items():
             if name in wanted:
                 given.arguments[name] = read_argument(owner, name, value, wanted[name])
@@ -91,7 +91,7 @@ def check_fields(record: Any) -> None:
 
 
 def read_argument(owner: str, name: str, value: Any, wanted: Any) -> Any:
-    """The value as the annotation has it, else a ValueError that names it."""
+    """Convert the value as annotated, or raise a ValueError that names the argument."""
     found = _read(name, value, wanted)
     if found is _WRONG:
         raise ValueError(f"{owner}: {name} must be {_words(name, wanted)}; got {_short(value)}.")
@@ -124,7 +124,7 @@ def _read(name: str, value: Any, wanted: Any) -> Any:
         return found if found is not _WRONG and found >= 1 else _WRONG
     origin, inside = typing.get_origin(wanted), typing.get_args(wanted)
     if origin in (typing.Union, types.UnionType):
-        # Numbers last: a count that is allowed as such is not to become a fraction.
+        # Floats last, so an allowed integer is not converted to a float.
         for one in sorted(inside, key=lambda kind: kind is float):
             if (found := _read(name, value, one)) is not _WRONG:
                 return found
@@ -162,7 +162,7 @@ def _items(name: str, value: Any, kind: type, inside: tuple[Any, ...]) -> Any:
 
 
 def _plain(kind: object) -> bool:
-    """Whether `isinstance` can tell: jaxtyping's annotations of arrays are left to those who check shapes."""
+    """Whether `isinstance` can check it: jaxtyping's array annotations are left to the shape checks."""
     return isinstance(kind, type) and not kind.__module__.startswith("jaxtyping")
 
 
@@ -187,10 +187,15 @@ def _words(name: str, wanted: Any) -> str:
     if origin in (collections.abc.Mapping, dict):
         return "a dict"
     kind = origin or wanted
-    return f"a {kind.__name__}" if _plain(kind) else "anything"
+    return _one(kind.__name__) if _plain(kind) else "anything"
 
 
 def _short(value: object) -> str:
-    """What came, in a line: a part or an array would fill the screen."""
+    """The received value in one line; a part or an array would fill the screen."""
     text = repr(value)
-    return text if len(text) <= 60 and "\n" not in text else f"a {type(value).__name__}"
+    return text if len(text) <= 60 and "\n" not in text else _one(type(value).__name__)
+
+
+def _one(name: str) -> str:
+    """The name with its article."""
+    return f"an {name}" if name[0] in "AEIOUaeiou" else f"a {name}"

@@ -1,4 +1,4 @@
-"""Checks of what users hand in, and the messages they get."""
+"""Checks of user input and their error messages."""
 
 import difflib
 import os
@@ -28,13 +28,14 @@ __all__ = [
 
 
 def check_finite(owner: str, **arrays: ArrayLike) -> None:
-    """Refuse NaN and infinity, naming the parameter and the first bad entry."""
+    """Reject NaN and infinity, naming the parameter and the first bad entry."""
     for name, array in arrays.items():
         if not is_concrete(array):
             continue
         values = as_array(array)
         if values.dtype.kind not in "buif":
-            raise ValueError(f"{owner}: {name} must hold numbers; got {array!r}.")
+            got = f"dtype {values.dtype} and shape {values.shape}" if values.ndim else repr(values.item())
+            raise ValueError(f"{owner}: {name} must be numeric; got {got}.")
         bad = np.argwhere(~np.isfinite(values))
         if len(bad) and values.ndim == 0:
             raise ValueError(f"{owner}: {name} must be finite; got {values}.")
@@ -46,28 +47,28 @@ def check_finite(owner: str, **arrays: ArrayLike) -> None:
 
 
 def check_one_a_client(owner: str, clients: int, **arrays: Any) -> None:
-    """Refuse what is neither a plain number nor one a client."""
+    """Reject what is neither a scalar nor one number per client."""
     for name, array in arrays.items():
         if (shape := np.shape(array)) not in ((), (clients,)):
             raise ValueError(
-                f"{owner}{name} has shape {shape} for {clients} clients; give a plain number, or one a client."
+                f"{owner}{name} has shape {shape} for {clients} clients; give a scalar, or one number per client."
             )
 
 
 def is_one_of(value: object, *choices: str) -> bool:
-    """Whether the value is one of these words; an array, which compares entry by entry, is not."""
+    """Whether the value is one of these strings; an array, which compares elementwise, is not."""
     return isinstance(value, str) and value in choices
 
 
 def check_number(owner: str, **values: ArrayLike) -> None:
-    """Refuse what is not one finite number, naming the parameter."""
+    """Reject anything but one finite number, naming the parameter."""
     for name, value in values.items():
         if np.ndim(as_array(value) if is_concrete(value) else value):
             raise ValueError(f"{owner}: {name} must be one number; got shape {np.shape(value)}.")
         check_finite(owner, **{name: value})
 
 
-# How a check says it, and what it asks for.
+# The wording of each rule, and its test.
 _RULES: dict[str, Callable[[Any], Any]] = {
     "must be above 0": lambda v: v > 0,
     "must not be negative": lambda v: v >= 0,
@@ -79,26 +80,26 @@ _RULES: dict[str, Callable[[Any], Any]] = {
 
 
 def check_rule(owner: str, rule: str, **values: ArrayLike | None) -> None:
-    """Refuse numbers that break one of the rules; None is none, and what JAX traces cannot be looked at."""
+    """Reject numbers that break the rule; None and values traced by JAX are not checked."""
     for name, value in values.items():
         if value is not None and is_concrete(value) and not np.all(_RULES[rule](np.asarray(value))):
             raise ValueError(f"{owner}: {name} {rule}; got {value}.")
 
 
 def check_flags(owner: str, **flags: object) -> None:
-    """Refuse what is neither True nor False: of other values nobody can tell what was meant."""
+    """Reject anything but True and False: other values are ambiguous."""
     for name, value in flags.items():
         if not isinstance(value, (bool, np.bool_)):
             raise ValueError(f"{owner}: {name} must be True or False; got {value!r}.")
 
 
 def given(**values: Any) -> dict[str, Any]:
-    """Those that are not None: what may be left out needs no check where it was."""
+    """The values that are not None: an optional argument needs no check when omitted."""
     return {name: value for name, value in values.items() if value is not None}
 
 
 def check_fields(part: PyTree) -> None:
-    """Refuse whole numbers in plain fields: as leaves they are traced, and `range(self.k)` ends in a message of JAX."""
+    """Reject integers in plain fields: as leaves they are traced, and `range(self.k)` fails with a JAX error."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(part):
         if isinstance(leaf, (bool, np.bool_)) or not isinstance(leaf, (int, np.integer)):
             continue
@@ -113,23 +114,24 @@ def check_fields(part: PyTree) -> None:
         if field is not None:
             raise refused(
                 "field-not-static",
-                f"{type(owner).__name__}: {field} = {leaf} is a whole number in a plain field, which JAX traces. "
-                f"Declare it {field}: int = pf.whole() where it sets a shape or chooses code, or = pf.number() "
-                "where it is a quantity.",
+                f"{type(owner).__name__}: {field} = {leaf} is an integer in a plain field, which JAX traces. "
+                f"Declare it as {field}: int = pf.whole() if it sets a shape or controls a Python branch, or as "
+                "= pf.number() if it is a quantity.",
             )
 
 
-def check_room(owner: str, numbers: int, **counts: int) -> None:
-    """Refuse a made-up table of so many numbers that the machine cannot hold it."""
+def check_room(owner: str, numbers: int, remedy: str = "", **counts: int) -> None:
+    """Reject a synthetic table, or the records of a run, too large for the machine's memory."""
     room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 1 << 36
     if 8 * numbers > room:
         asked = ", ".join(f"{name}={count}" for name, count in counts.items())
         text = f"{owner}: {asked} would take {8 * numbers / 2**30:,.0f} GiB; this machine has {room / 2**30:,.0f} GiB."
+        text += f" {remedy}" if remedy else ""
         raise refused("far-too-large", text)
 
 
 def check_like(owner: str, got: PyTree, theta: Theta) -> None:
-    """Refuse what should be shaped like the model and is not; a shape that broadcasts would change the model's."""
+    """Reject anything not shaped like the model; broadcasting would change the model's shape."""
     expected: Any = jax.tree.structure(theta)
     given: Any = jax.tree.structure(got)
     if given != expected:
@@ -142,7 +144,7 @@ def check_like(owner: str, got: PyTree, theta: Theta) -> None:
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """' Did you mean X?' where something is close, else the list of choices."""
+    """' Did you mean X?' if a choice is close, otherwise the list of choices."""
     choices = sorted(choices)
     lowered = {c.lower().replace("_", ""): c for c in choices}
     close = difflib.get_close_matches(name.lower().replace("_", ""), lowered, n=1, cutoff=0.6)
@@ -150,7 +152,7 @@ def nearest(name: str, choices: Iterable[str]) -> str:
 
 
 def check_counts(**counts: object) -> None:
-    """Refuse what is not a whole number of at least 1, naming the parameter."""
+    """Reject anything but an integer >= 1, naming the parameter."""
     for name, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
             raise ValueError(f"{name} must be a whole number >= 1; got {value!r}.")

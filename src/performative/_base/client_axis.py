@@ -1,7 +1,7 @@
-"""The client axis: which leaves of a population have one row a client, and how to take some of those rows.
+"""The client axis: which leaves of a population have one row per client, and how to select some of those rows.
 
-A population's methods are written for ONE client. The engine gives them a slice: per-client leaves lose their
-leading axis, all others stay as they are.
+A population's methods are written for ONE client. The engine passes them a slice: per-client leaves lose their
+leading axis, all others are unchanged.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ class TableRow(eqx.Module):
 
 
 def _marks(root: Any, path: tuple[Any, ...], leaf: PyTree) -> dict[str, Any]:
-    """Metadata of the per-client field on the way to a leaf with rows, {} where there is none."""
+    """Metadata of the per-client field on the path to a leaf with rows, {} if there is none."""
     if getattr(leaf, "ndim", 0) < 1:
         return {}
     node = root
@@ -50,7 +50,7 @@ def _marks(root: Any, path: tuple[Any, ...], leaf: PyTree) -> dict[str, Any]:
         if isinstance(step, jax.tree_util.GetAttrKey):
             if dataclasses.is_dataclass(node):
                 for field in dataclasses.fields(node):
-                    # False says that what looks like clients further down is one client's own (see `Pooled`).
+                    # False: what looks like clients further down belongs to one client (see `Pooled`).
                     if field.name == step.name and "per_client" in field.metadata:
                         return dict(field.metadata) if field.metadata["per_client"] else {}
             node = getattr(node, step.name)
@@ -71,7 +71,7 @@ def client_axes(population: PyTree) -> PyTree:
 
 
 def count_clients(population: PyTree) -> int:
-    """N, from the leading axis of the per-client leaves; 1 where every number is shared."""
+    """N, from the leading axis of the per-client leaves; 1 if all numbers are shared."""
     sizes: dict[str, int] = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(population):
         if _marks(population, path, leaf):
@@ -79,14 +79,14 @@ def count_clients(population: PyTree) -> int:
     if len(set(sizes.values())) > 1:
         listed = ", ".join(f"{name} has {size}" for name, size in sizes.items())
         raise ValueError(
-            f"{type(population).__name__}: all per-client arrays need one row a client, but {listed}. "
-            "Give each the same leading length, or a plain number to share it."
+            f"{type(population).__name__}: all per-client arrays need one row per client, but {listed}. "
+            "Give each the same leading length, or a scalar to share it."
         )
     return next(iter(sizes.values()), 1)
 
 
 def split_clients(population: PyTree) -> tuple[PyTree, PyTree]:
-    """What differs between clients (leading axis N), and what they share: `eqx.combine` a row with the latter."""
+    """Split into what differs between clients (leading axis N) and what they share; `eqx.combine` joins a row to it."""
     axes = client_axes(population)
     return eqx.partition(population, jax.tree.map(lambda axis: axis == 0, axes, is_leaf=lambda axis: axis is None))
 
@@ -98,7 +98,7 @@ def slice_client(population: Tree, client: Array | int | slice) -> Tree:
 
 
 def map_clients(function: Callable[..., Any], population: PyTree, clients: int, *rows: PyTree) -> Any:
-    """function(one client's slice of the population, its rows ...) for each of them."""
+    """function(one client's slice of the population, its rows ...) for each client."""
     arrays, rest = eqx.partition(population, eqx.is_array)
     lead = (client_axes(arrays), *(0 for _ in rows))
     return jax.vmap(lambda own, *mine: function(eqx.combine(own, rest), *mine), in_axes=lead, axis_size=clients)(
@@ -113,7 +113,7 @@ def take_clients(population: PyTree, ids: Int[Array, "..."]) -> tuple[PyTree, Py
         marks = _marks(population, path, leaf)
         if not marks:
             return leaf, None
-        if marks["table"] and leaf.ndim > 1:  # one number a client is no table: tables on disk keep such
+        if marks["table"] and leaf.ndim > 1:  # one number per client is not a table: tables on disk have such leaves
             return TableRow(leaf, jnp.minimum(ids, leaf.shape[0] - 1)), TableRow(None, 0)
         return jnp.take(leaf, ids, axis=0, mode="clip"), 0
 
@@ -129,17 +129,17 @@ def take_rows(memory: PyTree, ids: Int[Array, " K"]) -> PyTree:
 
 
 def put_rows(memory: PyTree, ids: Int[Array, " K"], rows: PyTree) -> PyTree:
-    """Write rows back in place; ids past the end (spare rows of a cohort) are dropped."""
+    """Write rows back in place; ids past the end (a cohort's padding rows) are dropped."""
     return jax.tree.map(lambda leaf, new: leaf.at[ids].set(new, mode="drop"), memory, rows)
 
 
 def join_clients(populations: Sequence[Tree]) -> Tree:
-    """Populations of one kind as one, their clients one after another. What clients share must be the same in all."""
+    """Concatenate the clients of populations of one kind. What clients share must be the same in all."""
     first, counts = populations[0], [count_clients(one) for one in populations]
     flat: list[tuple[Any, Any]] = [jax.tree_util.tree_flatten_with_path(one) for one in populations]
     for k, (_, structure) in enumerate(flat):
         if structure != flat[0][1]:
-            raise ValueError(f"that of player {k} is made differently than that of player 0.")
+            raise ValueError(f"that of player {k} has a different structure than that of player 0.")
 
     def join(path: tuple[Any, ...], leaves: list[Any]) -> Any:
         name = jax.tree_util.keystr(path).lstrip(".")
@@ -149,7 +149,7 @@ def join_clients(populations: Sequence[Tree]) -> Tree:
             return leaves[0]
         rows = [np.broadcast_to(one, (n,)) if np.ndim(one) == 0 else one for one, n in zip(leaves, counts, strict=True)]
         if len({np.shape(one)[1:] for one in rows}) > 1:
-            raise ValueError(f"{name} has shapes {[np.shape(one) for one in leaves]}; give rows of one shape.")
+            raise ValueError(f"{name} has shapes {[np.shape(one) for one in leaves]}; give rows of the same shape.")
         return np.concatenate([np.asarray(one) for one in rows])
 
     pairs = [[leaf for _, leaf in leaves] for leaves, _ in flat]

@@ -1,4 +1,4 @@
-"""Bounding what one person can add to a sum."""
+"""Bound what one person can add to a sum."""
 
 import math
 
@@ -11,19 +11,19 @@ from performative._base.checks import check_number, check_rule
 from performative._base.noise import size_of
 from performative.types import Batch, Loss, Numbers, Theta, squared_norm
 
-# Gradients of single samples that are held at once; beyond, a batch is taken in blocks.
+# Memory for per-sample gradients; larger batches are processed in blocks.
 _BYTES = 1 << 26
 
 
 def check_noise(owner: str, clip: dict[str, Numbers], noise_multiplier: Numbers) -> None:
-    """Refuse a clip that is not positive or a multiplier that is negative."""
+    """Reject a clip that is not positive or a multiplier that is negative."""
     check_number(owner, **clip, noise_multiplier=noise_multiplier)
     check_rule(owner, "must be above 0", **clip)
     check_rule(owner, "must not be negative", noise_multiplier=noise_multiplier)
 
 
 class ClippedSum(eqx.Module):
-    """Sums over a batch: of clipped gradients (in steps of the grid, if any), of whole ones, and counts."""
+    """Sums over a batch: of clipped gradients (in grid steps, if any), of unclipped ones, and counts."""
 
     total: Theta
     whole: Theta
@@ -32,7 +32,7 @@ class ClippedSum(eqx.Module):
 
 
 def safe_norm(tree: PyTree) -> tuple[Float[Array, ""], Bool[Array, ""]]:
-    """|tree|, also where its square is too large for a number, and whether all of it is finite."""
+    """|tree|, even if its square overflows, and whether all of it is finite."""
     dtype = jnp.result_type(*jax.tree.leaves(tree))
     shrink = jnp.asarray(float(jnp.finfo(dtype).tiny) ** 0.58, dtype)
     square = squared_norm(tree)
@@ -42,30 +42,30 @@ def safe_norm(tree: PyTree) -> tuple[Float[Array, ""], Bool[Array, ""]]:
 
 
 def clip_factor(tree: PyTree, clip: Array) -> tuple[Array, Array, Array]:
-    """min(1, clip / |tree|), 0 for what is not finite; whether it is below 1; whether all is finite.
+    """min(1, clip / |tree|), 0 if non-finite; whether it is below 1; whether all is finite.
 
-    The norm is taken in units of the clip: of a tiny one the squares would vanish.
+    The norm is computed in units of the clip: with a tiny clip the squares would underflow.
     """
     length, finite = safe_norm(jax.tree.map(lambda leaf: leaf / clip.astype(leaf.dtype), tree))
     return jnp.where(finite, jnp.minimum(1, 1 / length), 0), finite & (length > 1), finite
 
 
 def room_on_grid(clip: Array, step: Array | None, like: PyTree) -> Array:
-    """The clip to use so that a vector that is then rounded to the grid is still no longer than `clip`."""
+    """The clip to use so a vector that is then rounded to the grid is still no longer than `clip`."""
     if step is None:
         return clip
     return jnp.maximum(clip - step * math.sqrt(size_of(like)) / 2, 0) * (1 - 1e-6)
 
 
 def to_grid(tree: PyTree, step: Array | None) -> PyTree:
-    """Whole steps of the grid; the tree itself where there is none."""
+    """Round to integer grid steps; the tree itself if there is no grid."""
     if step is None:
         return tree
     return jax.tree.map(lambda leaf: jnp.round(leaf / step.astype(leaf.dtype)).astype(jnp.int32), tree)
 
 
 def clip_tree(tree: PyTree, clip: Array, step: Array | None = None) -> tuple[PyTree, Array, Array]:
-    """clip(v) = min(1, clip / |v|) v, whether it was shortened, and whether it was dropped for not being finite."""
+    """clip(v) = min(1, clip / |v|) v, whether it was clipped, and whether it was dropped as non-finite."""
     factor, shortened, finite = clip_factor(tree, room_on_grid(clip, step, tree))
     kept = jax.tree.map(lambda leaf: jnp.where(finite, leaf, 0) * factor.astype(leaf.dtype), tree)
     return to_grid(kept, step), shortened, ~finite
@@ -82,7 +82,7 @@ def clipped_sum(
     if block >= rows:
         return _sum_block(loss, theta, batch.z, mask, clip, step)
     blocks = -(-rows // block)
-    # Rows that fill the last block repeat the first one and do not count.
+    # Padding rows of the last block repeat the first row and do not count.
     index = jnp.where(jnp.arange(blocks * block) < rows, jnp.arange(blocks * block), 0).reshape(blocks, block)
     counts = (jnp.arange(blocks * block) < rows).reshape(blocks, block)
 

@@ -1,4 +1,4 @@
-"""A plain description of problems and algorithms: what a manifest stores and a checkpoint compares."""
+"""Plain descriptions of problems and algorithms, stored in manifests and compared by checkpoints."""
 
 import dataclasses
 import hashlib
@@ -9,12 +9,12 @@ import equinox as eqx
 import jax
 import numpy as np
 
-# Arrays of so many numbers are told and shown one by one.
+# Arrays of up to this many numbers are written out.
 _SMALL = 8
 
 
 def describe(thing: object) -> Any:
-    """Nested lists, dicts and strings that are the same in every process: large arrays become a digest."""
+    """Nested lists, dicts and strings, identical in every process; large arrays become a digest."""
     if thing is None or isinstance(thing, (bool, int, float, str)):
         return thing
     if isinstance(thing, (np.ndarray, np.generic, jax.Array)):
@@ -34,7 +34,7 @@ def describe(thing: object) -> Any:
     if not isinstance(thing, types.FunctionType):
         return name
     held = [cell.cell_contents for cell in thing.__closure__ or () if cell != types.CellType()]
-    # Functions that it holds are told by their code alone: one of them may be itself.
+    # Captured functions are described by their code alone: one of them may be the function itself.
     inside = [
         _code_digest(value.__code__) if isinstance(value, types.FunctionType) else describe(value)
         for value in (*held, *(thing.__defaults__ or ()))
@@ -48,9 +48,10 @@ def shown(module: eqx.Module) -> str:
 
 
 def short(part: Any, most: int = 160) -> str:
-    """A part in one line, cut where it is long."""
+    """A part in one line, truncated if long."""
     named = getattr(part, "__name__", None) if not isinstance(part, eqx.Module) else None
     text = str(named) if named else " ".join((shown(part) if isinstance(part, eqx.Module) else repr(part)).split())
+    text = text.replace("( ", "(").replace(" )", ")")  # line breaks at brackets
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
@@ -70,7 +71,7 @@ def _by_value(leaf: object) -> Any:
 
 
 def _code_digest(code: types.CodeType) -> str:
-    """A function's instructions and constants, those of functions inside it included."""
+    """A digest of a function's instructions and constants, including nested functions."""
     inner = [_code_digest(c) for c in code.co_consts if isinstance(c, types.CodeType)]
     plain = [repr(c) for c in code.co_consts if not isinstance(c, types.CodeType)]
     return hashlib.sha256(repr((code.co_code, plain, inner, code.co_names)).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, say whether they were altered, and belong to one process at a time."""
+"""Atomic file writes, tamper detection, and locks for one process at a time."""
 
 import contextlib
 import functools
@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-# A sealed file: this, the sha256 of what follows, and what follows.
+# A sealed file: this marker, the sha256 of the content, and the content.
 _SEAL = b"PFS1"
 _DIGEST = 32
-# Looks at a lock before it counts as held: somebody may just be looking whether it is.
+# Attempts before a lock counts as held: another process may only be testing it.
 _TRIES, _PAUSE = 10, 0.05
 
 
 def read_target(path: str | os.PathLike[str], what: str) -> Path:
-    """The path of a file to write; refused where it is a folder, or its folder does not exist."""
+    """The path of a file to write; raises if it is a folder, or its folder does not exist."""
     target = Path(path)
     if target.is_dir() or not target.absolute().parent.is_dir():
         wrong = "this is a folder" if target.is_dir() else f"there is no folder {target.absolute().parent}"
@@ -26,12 +26,12 @@ def read_target(path: str | os.PathLike[str], what: str) -> Path:
 
 
 def write_by(path: Path, write: Callable[[Any], object], private: bool = False) -> None:
-    """Write beside, flush to the disk, rename, and flush the folder that the name stands in.
+    """Write to a temporary file, flush to disk, rename, and flush the containing folder.
 
-    A `private` file can be read by others at no moment.
+    A `private` file is never readable by other users.
     """
     part = path.with_name(f".{path.name}.part")
-    if private:  # what is there already may be open to others
+    if private:  # an existing file may be readable by others
         part.unlink(missing_ok=True)
     opener = functools.partial(os.open, mode=0o600 if private else 0o666)
     try:
@@ -51,21 +51,21 @@ def write_by(path: Path, write: Callable[[Any], object], private: bool = False) 
 
 
 def write_whole(path: Path, content: bytes, private: bool = False) -> None:
-    """The same for bytes that are there already."""
+    """The same for bytes already in memory."""
     write_by(path, lambda file: file.write(content), private)
 
 
 class Damaged(ValueError):
-    """A file that does not hold the bytes that were written."""
+    """A file does not contain the bytes that were written."""
 
 
-def write_sealed(path: Path, content: bytes) -> None:
-    """Whole, and with a digest in front."""
-    write_whole(path, _SEAL + hashlib.sha256(content).digest() + content)
+def write_sealed(path: Path, content: bytes, private: bool = False) -> None:
+    """Write atomically, with a digest in front."""
+    write_whole(path, _SEAL + hashlib.sha256(content).digest() + content, private)
 
 
 def read_sealed(path: Path) -> bytes:
-    """What `write_sealed` was given; `Damaged` where a single bit of it has changed."""
+    """Read what `write_sealed` wrote; raises `Damaged` if a single bit has changed."""
     stored = path.read_bytes()
     digest, content = stored[len(_SEAL) : len(_SEAL) + _DIGEST], stored[len(_SEAL) + _DIGEST :]
     if not stored.startswith(_SEAL) or hashlib.sha256(content).digest() != digest:
@@ -74,13 +74,13 @@ def read_sealed(path: Path) -> bytes:
 
 
 def digest_of(content: bytes) -> str:
-    """sha256, as text."""
+    """sha256 in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
 @contextlib.contextmanager
 def in_turn(folder: Path) -> Iterator[None]:
-    """Wait for the folder's lock and hold it, whichever process or thread has it before."""
+    """Wait for the folder's lock and hold it, whichever process or thread has it now."""
     import fcntl
 
     with open(folder / "lock", "a") as file:
@@ -92,13 +92,13 @@ def in_turn(folder: Path) -> Iterator[None]:
 def only_one(folder: Path, refusal: str) -> Iterator[None]:
     """Hold the folder's lock, or raise ValueError with `refusal`.
 
-    The system gives it back when the process ends, however it ends, so no lock outlives its owner. Where the system has
-    no such locks, nothing is held.
+    The operating system releases the lock when the process ends, however it ends, so no lock outlives its owner. On
+    systems without such locks, nothing is locked.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl
-    except ImportError:  # no POSIX system
+    except ImportError:  # not a POSIX system
         yield
         return
     with open(folder / "lock", "a+") as file:

@@ -1,4 +1,4 @@
-"""Wrappers that hand on what they do not change."""
+"""Wrappers that forward what they do not change."""
 
 import functools
 import inspect
@@ -10,7 +10,7 @@ C = TypeVar("C", bound=type)
 
 
 def hands_on(*names: str) -> Callable[[C], C]:
-    """A class whose properties and methods of these names are `inner`'s, unless a class below has its own."""
+    """Decorate a class to forward these properties and methods to `inner`, unless a subclass overrides them."""
 
     def method(name: str, like: Any) -> Any:
         @functools.wraps(like)

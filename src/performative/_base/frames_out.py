@@ -1,4 +1,4 @@
-"""What leaves as a table: frames of pandas or polars, and LaTeX."""
+"""Table output: pandas or polars frames, and LaTeX."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -47,13 +47,18 @@ def final_cell(values: np.ndarray) -> str:
 
 
 def latex_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table with the rules of booktabs; cells in $...$ are mathematics already."""
+    """A table with booktabs rules; cells in $...$ are left as math."""
     lines = [r"\begin{tabular}{" + "l" * len(head) + "}", r"\toprule", _line(head), r"\midrule"]
     return "\n".join([*lines, *map(_line, rows), r"\bottomrule", r"\end{tabular}", ""])
 
 
 def _line(cells: Sequence[str]) -> str:
-    return " & ".join(cell if cell.startswith("$") else _escaped(cell) for cell in cells) + r" \\"
+    return " & ".join(cell if _is_math(cell) else _escaped(cell) for cell in cells) + r" \\"
+
+
+def _is_math(cell: str) -> bool:
+    """Whether it is one formula, $...$; a lone dollar sign is text."""
+    return cell.startswith("$") and cell.endswith("$") and cell.count("$") == 2
 
 
 def _escaped(text: str) -> str:

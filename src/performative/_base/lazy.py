@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used."""
+"""Package names that are imported on first use."""
 
 import sys
 from collections.abc import Callable, Collection
@@ -9,7 +9,7 @@ from performative._deprecated import old_name
 
 
 def later(package: str, places: dict[str, str], modules: Collection[str] = ()) -> Callable[[str], Any]:
-    """A module's `__getattr__`: `places` says in which of its modules each name lives; `modules` are found by name."""
+    """A module's `__getattr__`: `places` maps each name to its module; `modules` are imported by name."""
 
     def get(name: str) -> Any:
         if name in places:

@@ -1,8 +1,8 @@
-"""Gaussian noise that protects people: fast for simulation, or whole numbers on a grid drawn from the system's entropy.
+"""Gaussian noise for privacy: fast for simulation, or integers on a grid drawn from the system's entropy.
 
-Noise of one release is one row of `size` numbers of standard deviation 1. Where the row holds integers they count
-steps of a grid, `GRID` of them a standard deviation: what is protected is then rounded to the same grid, and the sum
-is one of integers, so that no bit of what a client sends tells what was added to what.
+The noise of one release is one row of `size` numbers with standard deviation 1. If the row contains integers, they
+count grid steps, `GRID` of them per standard deviation: the protected value is then rounded to the same grid and the
+sum is one of integers, so no bit of what a client sends reveals the two summands.
 """
 
 import jax
@@ -15,23 +15,23 @@ GRID = 1 << 14
 
 
 def size_of(tree: PyTree) -> int:
-    """d, how many numbers a model or an update holds."""
+    """d, the number of entries of a model or an update."""
     return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
 def draw_noise(key: PRNGKeyArray, like: PyTree, lead: tuple[int, ...] = ()) -> Array:
-    """Standard normal rows for simulation. A float32 has 2^23 of them: what they hide can sometimes be ruled out."""
+    """Standard normal rows for simulation. In float32 only 2^23 values occur: an observer can sometimes exclude one."""
     dtype = jnp.result_type(*jax.tree.leaves(like))
     return jax.random.normal(key, (*lead, size_of(like)), dtype)
 
 
 def grid_step(noise: Array, deviation: Array) -> Array | None:
-    """The grid that a sum has to lie on for this noise; None where it need not."""
+    """The step of the grid that a sum must lie on for this noise; None if there is no grid."""
     return deviation / GRID if jnp.issubdtype(noise.dtype, jnp.integer) else None
 
 
 def add_noise(total: PyTree, noise: Array, deviation: Array) -> PyTree:
-    """total + deviation * noise. Where there is a grid, `total` counts its steps, and the result no longer does."""
+    """total + deviation * noise. With a grid, `total` counts its steps; the result does not."""
     flat, unravel = ravel_pytree(total)
     step = grid_step(noise, deviation)
     if step is None:
@@ -44,9 +44,9 @@ def add_noise(total: PyTree, noise: Array, deviation: Array) -> PyTree:
 
 
 def normal_rule(like: PyTree) -> tuple[Array, Array]:
-    """Rows and weights in the place of what `draw_noise` draws: exact for functions that are quadratic in the row.
+    """Rows and weights that replace the draws of `draw_noise`: exact for functions quadratic in the row.
 
-    With d numbers: +-sqrt(d) e_j, each of weight 1 / (2 d). Mean 0 and covariance I; odd moments vanish.
+    With d numbers: +-sqrt(d) e_j, each with weight 1 / (2 d). Mean 0 and covariance I; odd moments vanish.
     """
     size, dtype = size_of(like), jnp.result_type(*jax.tree.leaves(like))
     rows = np.concatenate([np.eye(size), -np.eye(size)]) * np.sqrt(size)
@@ -54,5 +54,5 @@ def normal_rule(like: PyTree) -> tuple[Array, Array]:
 
 
 def draws_nothing(part: object, theta: PyTree) -> tuple[None, Array]:
-    """`quadrature` of a class that draws nothing: a single node. A class declares it itself."""
+    """`quadrature` of a class that draws nothing: a single node. A class must opt in itself."""
     return None, jnp.ones((1,), jnp.result_type(float))

@@ -1,4 +1,4 @@
-"""What a notebook shows of an object: a card with a title, facts, sentences and a picture."""
+"""Notebook display of an object: a card with a title, facts, sentences and a picture."""
 
 import base64
 import io
@@ -23,8 +23,8 @@ def card(
     """HTML that needs no style sheet and suits light and dark pages.
 
     Args:
-        facts: (name, value), a row each; lead: one sentence in bold; lines: more of them
-        picture: HTML that is put below as it is
+        facts: (name, value), one row each; lead: one sentence in bold; lines: further sentences
+        picture: HTML appended unchanged
     """
     cell = f'<td style="{_CELL}">'
     rows = "".join(
@@ -43,7 +43,7 @@ def card(
 
 
 def picture_of(ax: Any, alt: str) -> str:
-    """An `img` element of a drawn figure; axes that a notebook would show by itself are closed."""
+    """An `img` element of a drawn figure; the figure is closed so the notebook does not show it again."""
     buffer = io.BytesIO()
     figure = ax.figure
     figure.savefig(buffer, format="svg")

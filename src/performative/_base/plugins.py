@@ -1,11 +1,11 @@
-"""What installed packages add: parts, recipes, metrics, callbacks, data sets and experiments, by entry points.
+"""Plugins of installed packages: parts, recipes, metrics, callbacks, data sets and experiments, via entry points.
 
-A package offers them in its pyproject.toml, a group for each kind, a line for each thing:
+A package declares them in its pyproject.toml, one group per kind, one line per object:
 
     [project.entry-points."performative.parts"]
     Tired = "tiny_people.populations:Tired"
 
-Nothing is imported before it is asked for. A name of ours cannot be taken.
+Nothing is imported before it is requested. Built-in names cannot be overridden.
 """
 
 import functools
@@ -19,20 +19,20 @@ GROUPS = ("parts", "recipes", "metrics", "callbacks", "data", "experiments")
 
 @functools.cache
 def offers(group: str) -> dict[str, EntryPoint]:
-    """What installed packages offer in a group, by name. Of a name that two of them offer neither is taken."""
+    """What installed packages provide in a group, by name. If two packages provide the same name, neither is used."""
     found: dict[str, list[EntryPoint]] = {}
     for entry in entry_points(group=f"performative.{group}"):
         found.setdefault(entry.name, []).append(entry)
     for name, entries in found.items():
         if len({entry.value for entry in entries}) > 1:
             owners = " and ".join(sorted(package_of(entry) for entry in entries))
-            warn("plugin-unusable", f"{name!r} of performative.{group} is offered by {owners}, so neither is taken.")
+            warn("plugin-unusable", f"{name!r} of performative.{group} is provided by {owners}, so neither is used.")
     return {name: entries[0] for name, entries in sorted(found.items()) if len({e.value for e in entries}) == 1}
 
 
 @functools.cache
 def load(group: str) -> dict[str, Any]:
-    """The same, imported. What cannot be imported is left out, with a warning that says whose it is."""
+    """The same, imported. What cannot be imported is skipped, with a warning that names the package."""
     loaded: dict[str, Any] = {}
     for name, entry in offers(group).items():
         try:
@@ -44,10 +44,10 @@ def load(group: str) -> dict[str, Any]:
 
 
 def add_to(own: dict[str, Any], group: str) -> dict[str, Any]:
-    """Ours and what is offered; a name that we have ourselves stays ours, with a warning."""
+    """Add the plugins to the built-in names; on a clash the built-in one is kept, with a warning."""
     for name in sorted(own.keys() & offers(group).keys()):
         owner = package_of(offers(group)[name])
-        warn("plugin-unusable", f"{name!r} of the package {owner} is left out: there is one of this name already.")
+        warn("plugin-unusable", f"{name!r} of the package {owner} is ignored: this name already exists.")
     return {**load(group), **own} if offers(group) else own
 
 
@@ -56,12 +56,12 @@ def package_of(entry: EntryPoint) -> str:
 
 
 def summary() -> str:
-    """One line on all that is offered, empty where nothing is."""
+    """One line listing all plugins, empty if there are none."""
     told = [f"{group}: {', '.join(offers(group))}" for group in GROUPS if offers(group)]
     return f"From installed packages: {'; '.join(told)}." if told else ""
 
 
 def forget() -> None:
-    """Look again: packages may have come or gone."""
+    """Clear the caches: packages may have been installed or removed."""
     offers.cache_clear()
     load.cache_clear()

@@ -1,4 +1,4 @@
-"""df/dtheta from differences of models and of what the data were under them."""
+"""Estimate df/dtheta from differences between models and between the data under them."""
 
 import equinox as eqx
 import jax
@@ -11,7 +11,7 @@ Shaped = Array | jax.ShapeDtypeStruct
 
 
 class Moments(eqx.Module):
-    """What a finite difference needs of a window: sums over its rows.
+    """The sums over a window's rows that a finite difference needs.
 
     gram = dtheta^T dtheta,      cross = df^T dtheta,      df/dtheta = cross pinv(gram)
     """
@@ -25,24 +25,25 @@ class Moments(eqx.Module):
         return Moments(gram, jnp.matmul(parameters.T, models, precision="highest"))
 
     def jacobian(self, rtol: ArrayLike) -> tuple[Float[Array, "m d"], Float[Array, ""]]:
-        """df/dtheta by the pseudo-inverse, and the least singular value of dtheta that was kept.
+        """df/dtheta by the pseudo-inverse, and the smallest singular value of dtheta that was kept.
 
-        Directions in which the models spread less than `rtol` times the widest are left out: there the difference of
-        two noisy f-hat is divided by next to nothing. Nothing moved, nothing known: then it is 0.
+        Directions in which the models spread less than `rtol` times the widest are dropped: there the difference of
+        two noisy f-hat is divided by almost zero. If no model moved, the result is 0.
         """
-        # The decomposition waits for both sums. Begun earlier, beside other work, it takes several times as long.
+        # The decomposition waits for both sums. Started earlier, in parallel with other work, it takes several times as
+        # long.
         pinv, reach = _invert(self.gram + 0 * self.cross[0, 0], rtol)
         return jnp.matmul(self.cross, pinv, precision="highest"), reach
 
 
 def _invert(gram: Float[Array, "d d"], rtol: ArrayLike) -> tuple[Float[Array, "d d"], Float[Array, ""]]:
-    """The pseudo-inverse of dtheta^T dtheta, and the least singular value of dtheta that was kept."""
-    if len(gram) == 1:  # the decomposition of a number costs far more than the rest
+    """The pseudo-inverse of dtheta^T dtheta, and the smallest singular value of dtheta that was kept."""
+    if len(gram) == 1:  # decomposing a 1 x 1 matrix costs far more than the rest
         pinv = jnp.where(gram > 0, 1 / jnp.where(gram > 0, gram, 1), 0)
         return pinv, jnp.sqrt(jnp.maximum(gram[0, 0], 0))
     values, vectors = jnp.linalg.eigh(gram)
     widest = values[-1]
-    # Below this the eigenvalues are rounding, whatever rtol asks for.
+    # Below this the eigenvalues are rounding errors, whatever rtol is.
     rounding = 4 * len(values) * float(jnp.finfo(values.dtype).eps)
     floor = jnp.maximum(jnp.square(jnp.asarray(rtol, values.dtype)), rounding)
     keep = (values > floor * widest) & (widest > 0)
@@ -53,11 +54,11 @@ def _invert(gram: Float[Array, "d d"], rtol: ArrayLike) -> tuple[Float[Array, "d
 
 
 class Window(eqx.Module):
-    """The last H different models that were deployed and the f-hat under each: a ring, and the client's own count.
+    """The last H distinct deployed models and the f-hat under each: a ring buffer with the client's own count.
 
     A model that stays deployed has one entry, the mean of its f-hat: neither a round of local steps under one model nor
-    a stay at the edge of the domain pushes out what other models have taught. A slot that was never written gives zero
-    columns in both differences, which are exact for the pseudo-inverse: pinv([A 0]) = [pinv(A); 0].
+    repeated steps at the edge of the domain evict what other models have taught. An empty slot yields zero columns in
+    both differences, which is exact for the pseudo-inverse: pinv([A 0]) = [pinv(A); 0].
     """
 
     models: Float[Array, "H d"]
@@ -73,33 +74,33 @@ class Window(eqx.Module):
         return Window(models, jnp.zeros((length, parameters.shape[0]), parameters.dtype), zero, zero, zero)
 
     def forget_if(self, stale: Bool[Array, ""]) -> "Window":
-        """An empty window where `stale`, else this one."""
+        """An empty window if `stale`, otherwise this one."""
         return eqx.tree_at(lambda w: w.count, self, jnp.where(stale, 0, self.count))
 
     def differences(self, model: Array, parameters: Array) -> tuple[Float[Array, "H d"], Float[Array, "H m"]]:
-        """Rows theta^(t-h) - theta^t and f^(t-h) - f^t (Eq. 6, transposed); zeros where there is no entry."""
+        """Rows theta^(t-h) - theta^t and f^(t-h) - f^t (Eq. 6, transposed); zeros for empty slots."""
         filled = (jnp.arange(len(self.models), dtype=jnp.int32) < self.count)[:, None]
         return jnp.where(filled, self.models - model, 0), jnp.where(filled, self.parameters - parameters, 0)
 
     @property
     def _newest(self) -> Bool[Array, "H 1"]:
-        """Marks the newest entry; no row where there is none."""
+        """Mask of the newest entry; no row if the window is empty."""
         length = len(self.models)
         at = jnp.arange(length, dtype=jnp.int32) == (self.count - 1) % length
         return (at & (self.count > 0))[:, None]
 
     def newest(self) -> tuple[Float[Array, " d"], Float[Array, " m"]]:
-        """The newest entry, zeros where there is none."""
+        """The newest entry, zeros if the window is empty."""
         rows = (jnp.where(self._newest, leaf, 0) for leaf in (self.models, self.parameters))
         model, parameters = (jnp.sum(leaf, axis=0) for leaf in rows)
         return model, parameters
 
     def write(self, model: Array, parameters: Array, clock: Int[Array, ""]) -> "Window":
-        """The window with one more f-hat: in place of the oldest entry, or joined to that of the same model."""
+        """The window with one more f-hat: it replaces the oldest entry, or is averaged into that of the same model."""
         length, (before, mean) = len(self.models), self.newest()
         same = (self.count > 0) & jnp.all(before == model)
         times = jnp.where(same, self.times + 1, 1)
-        # By selection: mapped over clients, a write at an index is a scatter.
+        # By selection: under vmap over clients, a write at an index becomes a scatter.
         oldest = (jnp.arange(length, dtype=jnp.int32) == self.count % length)[:, None]
         slot = jnp.where(same, self._newest, oldest)
         joined = mean + (parameters - mean) / times.astype(mean.dtype)
@@ -113,14 +114,14 @@ class Window(eqx.Module):
 
 
 class Experience(eqx.Module):
-    """All that a client has seen of its reaction: means, and moments about them, in which later rows count more.
+    """All that a client has seen of its reaction: means and central moments, in which later rows have more weight.
 
         w_t = max(4 / (t + 3), pace),      mean <- mean + w_t (row_t - mean),      likewise for the moments
 
-    Row t is the model that was deployed at the client's t-th step, the f-hat under it, and s, how the risk follows
-    f. With pace = 0 row s has a weight in proportion to s^3: the first steps, taken far away, are soon forgotten, while
-    the rows that count become more for as long as the run lasts. A model owes nothing to the chance in the f-hat under
-    it, so least squares over rows is consistent.
+    Row t is the model deployed at the client's t-th step, the f-hat under it, and s, how the risk depends on f. With
+    pace = 0 row s has a weight proportional to s^3: the first steps, taken far away, are soon forgotten, while the
+    effective number of rows grows throughout the run. A model is independent of the noise in the f-hat under it, so
+    least squares over rows is consistent.
     """
 
     count: Int[Array, "..."]
@@ -139,13 +140,13 @@ class Experience(eqx.Module):
         return Experience(jnp.zeros((), jnp.int32), jnp.zeros(d, model.dtype), f, f, moments, f, jnp.ones((), f.dtype))
 
     def forget_if(self, stale: Bool[Array, ""]) -> "Experience":
-        """None at all where `stale`, else as it is: the next row then has all of the weight."""
+        """Empty if `stale`, otherwise unchanged; after a reset the next row has all the weight."""
         return eqx.tree_at(lambda e: e.count, self, jnp.where(stale, 0, self.count))
 
     def write(
         self, model: Array, parameters: Array, answer: Array, pace: Float[Array, ""] | float = 0.0
     ) -> "Experience":
-        """One more row."""
+        """Add one row."""
         count = self.count + 1
         weight = jnp.maximum(4 / (count + 3).astype(model.dtype), pace)
         stays, apart, change = 1 - weight, model - self.model, parameters - self.parameters
@@ -168,18 +169,19 @@ class Experience(eqx.Module):
 
 
 class Sighting(eqx.Module):
-    """What a client tells a server of its reaction: moments of all that it has seen, and whether its window is full."""
+    """What a client reports to the server about its reaction: moments of all it has seen, and whether its window is
+    full."""
 
     seen: Experience
     ready: Bool[Array, "..."]
 
 
 class SharedReaction(eqx.Module):
-    """What a server says of df/dtheta: one estimate and one spread of models a cluster, and which are known yet.
+    """The server's df/dtheta: one estimate and one spread of models per cluster, and which are known so far.
 
     Args:
-        trust: a client's own estimate counts for t * trust after t steps, the server's for 1
-        pace: the least weight of a new round; 1 / pace rounds count
+        trust: a client's own estimate has weight t * trust after t steps, the server's has weight 1
+        pace: the minimum weight of a new round; the last 1 / pace rounds count
     """
 
     jacobian: Float[Array, "C m d"]
@@ -189,7 +191,7 @@ class SharedReaction(eqx.Module):
     pace: Float[Array, ""]
 
     def nearest(self, seen: Experience) -> Int[Array, ""]:
-        """The cluster whose df/dtheta leaves least of the client's f-hat unexplained, each entry by its variance."""
+        """The cluster whose df/dtheta best explains the client's f-hat, each entry scaled by its variance."""
 
         def left_over(jacobian: Array) -> Array:
             half = jnp.matmul(jacobian, seen.moments.gram, precision="highest")
@@ -206,7 +208,7 @@ class SharedReaction(eqx.Module):
 
             J_i = J + a (cross_i - J gram_i) pinv(a gram_i + (1 - a) gram),      a = t trust / (1 + t trust)
 
-        The ridge estimate around the cluster's J, as if that had been seen in 1 / trust steps.
+        The ridge estimate around the cluster's J, as if J had been observed over 1 / trust steps.
         """
         mine = self.nearest(seen) if len(self.known) > 1 else jnp.zeros((), jnp.int32)
         jacobian, gram = self.jacobian[mine], self.gram[mine]

@@ -1,4 +1,4 @@
-"""Exact draws of clients and rows whose cost grows with what is drawn, not with what there is to draw from."""
+"""Exact draws of clients and rows whose cost grows with the sample, not with the population."""
 
 import math
 
@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt
 
-# Below this many candidates, of which some may not count, a full shuffle is as cheap as a draw with rejection.
+# Below this many candidates, some of which may be invalid, a full shuffle is as cheap as rejection sampling.
 _SMALL = 256
 # Up to this many draws, comparing all pairs is faster than sorting.
 _PAIRS = 128
-# Of a shuffle. The slowest, of 4 rows, has the factor 5/8 a round: (5/8)^40 = 7e-9.
+# Rounds of a shuffle. The slowest case, 4 rows, contracts by 5/8 per round: (5/8)^40 = 7e-9.
 _ROUNDS = 40
 
 
@@ -22,7 +22,7 @@ def alias_table(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     2^-32 / N, where an inverse CDF in float32 is off by several percent at N = 1e6.
     """
     weights = np.asarray(weights, np.float64)
-    # Weights need to sum to one only nearly; a deficit left here would fall to whoever comes last.
+    # Weights sum to one only approximately; a deficit left here would fall on the last cell.
     scaled = (weights * (len(weights) / weights.sum())).tolist()
     alias = list(range(len(scaled)))
     small = [i for i, s in enumerate(scaled) if s < 1.0]
@@ -35,7 +35,7 @@ def alias_table(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             small.append(large.pop())
     for left in small + large:
         scaled[left] = 1.0
-    # A cell that keeps all it gets is its own alias, so that 2^32 need not be held.
+    # A cell that keeps all its mass is its own alias, so 2^32 need not be representable.
     threshold = np.minimum(np.rint(np.asarray(scaled) * 2.0**32), 2.0**32 - 1)
     return threshold.astype(np.uint32), np.asarray(alias, np.int32)
 
@@ -50,7 +50,7 @@ def draw_alias(key: PRNGKeyArray, table: tuple[UInt[Array, " N"], Int[Array, " N
 
 
 def merge_duplicates(ids: Int[Array, " K"], spare: int) -> tuple[Int[Array, " K"], Int[Array, " K"]]:
-    """Unique ids with their multiplicities; the rows left over hold `spare` and 0."""
+    """Unique ids with their multiplicities; the remaining rows contain `spare` and 0."""
     k = ids.shape[0]
     if k <= _PAIRS:
         same = ids[:, None] == ids[None, :]
@@ -66,7 +66,7 @@ def merge_duplicates(ids: Int[Array, " K"], spare: int) -> tuple[Int[Array, " K"
 
 
 def _clashes(ids: Int[Array, " k"], settled: Bool[Array, " k"]) -> Bool[Array, " k"]:
-    """Rows that repeat an id which a settled or an earlier row already holds."""
+    """Rows that repeat the id of a settled or an earlier row."""
     k = ids.shape[0]
     turn = jnp.arange(k) + jnp.where(settled, 0, k)
     if k <= _PAIRS:
@@ -77,17 +77,17 @@ def _clashes(ids: Int[Array, " k"], settled: Bool[Array, " k"]) -> Bool[Array, "
 
 
 def distinct(key: PRNGKeyArray, k: int, count: Array | int, capacity: int | None = None) -> Int[Array, " k"]:
-    """k different numbers below `count`, every subset equally likely.
+    """k distinct numbers below `count`, every subset equally likely.
 
-    A traced `count` needs a static `capacity >= count`. Few of many are drawn with rejection, which is exact: a
-    repeated number is drawn again until none repeats. Otherwise the candidates are shuffled.
+    A traced `count` needs a static `capacity >= count`. A small fraction is drawn by rejection, which is exact:
+    repeated numbers are redrawn until none repeats. Otherwise the candidates are shuffled.
     """
     if k == 1:
         return jax.random.randint(key, (1,), 0, count, jnp.int32)
     limit = count if capacity is None else capacity
     known = isinstance(count, int)
-    # A number that is nearly used up would be redrawn for long, so at least half must stay free; more where clashes are
-    # found by sorting.
+    # With few free numbers, redrawing would take long, so at least half must stay free; more if clashes are found by
+    # sorting.
     rejects = 2 * k <= limit if known and k <= _PAIRS else limit > _SMALL and k * 8 <= limit
     if not rejects:
         turn = jax.random.permutation(key, jnp.arange(limit, dtype=jnp.int32))
@@ -112,15 +112,15 @@ def distinct(key: PRNGKeyArray, k: int, count: Array | int, capacity: int | None
 def shuffled_positions(
     key: PRNGKeyArray, positions: Int[Array, " n"], count: Array | int, needed: Array | bool = True
 ) -> Int[Array, " n"]:
-    """Where a random order of 0..count-1 has these positions, without storing the order: O(n) in time and memory.
+    """Map these positions through a random permutation of 0..count-1 without storing it: O(n) time and memory.
 
-    Swap or not (Hoang, Morris and Rogaway 2012). In each round k is drawn from 0..count-1, and x and k - x mod count
-    change places by the throw of a coin that belongs to the two. A round is a permutation, whatever k and the coins
-    are, so what is uniform stays so; and it brings the law of any pair or larger set of positions closer to uniform
-    by the factor 1/2 + 1/(2 count), from count = 4 on (1/2 below). After 40 rounds all orders of up to 6 rows are as
-    likely as they should be to 5e-9 in total variation.
+    Swap-or-not (Hoang, Morris and Rogaway 2012). In each round k is drawn from 0..count-1, and x and k - x mod count
+    are swapped if a coin that belongs to the pair says so. A round is a permutation, whatever k and the coins are, so
+    a uniform distribution stays uniform; and it brings the distribution of any pair or larger set of positions closer
+    to uniform by the factor 1/2 + 1/(2 count), from count = 4 on (1/2 below). After 40 rounds the distribution over all
+    orders of up to 6 rows is within 5e-9 of uniform in total variation.
 
-    Where `needed` is False (it may be traced) the positions come back as they are, and nothing is computed.
+    If `needed` is False (it may be traced), the positions are returned unchanged and nothing is computed.
     """
     count = jnp.asarray(count, jnp.uint32)
     words = jax.random.bits(key, (_ROUNDS,), jnp.uint32)
@@ -138,10 +138,10 @@ def shuffled_positions(
 
 
 def first_of(key: PRNGKeyArray, values: Float[Array, " N"], k: int) -> tuple[Float[Array, " k"], Int[Array, " k"]]:
-    """The k smallest values and whose they are; of equals, the first after a random place.
+    """The k smallest values and their indices; ties go to the first index after a random offset.
 
-    In float32 draws of many clients are often equal (1 in 8 rounds, for the smallest of a million uniform ones), and
-    the first in line would always win.
+    In float32, draws of many clients often tie (in 1 of 8 rounds, for the smallest of a million uniform draws), and the
+    first index would always win.
     """
     clients = values.shape[0]
     begin = jax.random.randint(key, (), 0, clients, jnp.int32)
@@ -150,7 +150,7 @@ def first_of(key: PRNGKeyArray, values: Float[Array, " N"], k: int) -> tuple[Flo
 
 
 def ways(count: int, k: int) -> float:
-    """How many sets of k there are; infinity where that is more than a number can hold."""
+    """The number of subsets of size k; infinity if it overflows."""
     if not 0 <= k <= count:
         return 0.0
     log = math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)

@@ -1,4 +1,4 @@
-"""Rounds, the compiled loop over them, and `run`. Private: `pf.run`, `pf.executors` and others show what is public."""
+"""Rounds, the compiled loop over them, and `run`. Private: `pf.run`, `pf.executors` and others are the public names."""
 
 from performative._engine.checkpoint import Checkpoint
 from performative._engine.clock import Clock

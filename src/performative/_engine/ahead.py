@@ -1,7 +1,7 @@
-"""Random numbers of many rounds at once, before the rounds that use them.
+"""Random numbers for many rounds, drawn at once before the rounds that use them.
 
-They have addresses (see `keys`), so that a number is the same whenever it is drawn. One pass over those of many rounds
-is quicker than a short one in each round.
+They have addresses (see `keys`), so a number is the same whenever it is drawn. One pass over many rounds is faster than
+a short one in each round.
 """
 
 import equinox as eqx
@@ -20,7 +20,7 @@ from performative.types import Draws, State, Theta
 # The numbers of one block of rounds stay in a processor's cache, or take a small part of a device's memory.
 _BYTES = {"cpu": 2**20}
 _BYTES_ELSEWHERE = 2**26
-# Below this many rounds a block is not worth a loop of its own.
+# Below this many rounds a block does not justify its own loop.
 _FEW, _MANY = 4, 512
 
 
@@ -32,7 +32,7 @@ def can_draw_ahead(setup: Setup, state: State, executor: AbstractExecutor) -> bo
 
 
 def rounds_ahead(one: Draws) -> int:
-    """For how many rounds to draw at once, where one takes so much (shapes do); 1 where each round draws its own."""
+    """How many rounds to draw at once, given one round's draws (or their shapes); 1 if each round draws its own."""
     size = bytes_of(one)
     room = _BYTES.get(jax.default_backend(), _BYTES_ELSEWHERE)
     rounds = min(room // max(size, 1), _MANY)

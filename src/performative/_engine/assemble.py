@@ -1,4 +1,4 @@
-"""From chunks of recorded rows to a History."""
+"""Assemble a History from chunks of recorded rows."""
 
 import platform
 from typing import Any
@@ -25,7 +25,7 @@ def flatten_rows(rows: dict[str, Any]) -> Chunk:
     flat |= {f"totals/{name}": total.value() for name, total in rows["totals"].items()}
     flat |= {f"{kind}/{name}": value for kind in ("clients", "cohorts") for name, value in rows[kind].items()}
     flat |= {f"theta/{i}": leaf for i, leaf in enumerate(jax.tree.leaves(rows["theta"]))}
-    # Copied, since a cut that is a view would keep the whole buffer of its chunk.
+    # Copied: a slice that is a view would keep the whole buffer of its chunk alive.
     arrays = {name: np.array(value) for name, value in flat.items()}
     return arrays | {"sound": np.asarray(rows["sound"]).astype(bool)}
 
@@ -33,9 +33,9 @@ def flatten_rows(rows: dict[str, Any]) -> Chunk:
 def news_of(
     chunks: list[Chunk], before: int, first: dict[str, np.ndarray], every: int, total: int, **told: Any
 ) -> News:
-    """What callbacks are told after `chunks`, of which they know the records of the first `before`.
+    """What callbacks receive after `chunks`, if they have already seen the records of the first `before`.
 
-    The start comes first where they know nothing.
+    The start comes first if they have seen nothing yet.
     """
     new, reached = chunks[before:], min(sum(_count(chunk) for chunk in chunks) * every, total)
     known = sum(_count(chunk) for chunk in chunks[:before])
@@ -67,9 +67,10 @@ def write_history(
     fixed: RunInputs, start: Theta, watch: RecordConfig, rounds: int, chunks: list[Chunk], state: PyTree,
     meta: dict[str, Any], first: dict[str, np.ndarray], setting: int | None = None, models: Theta = None,
 ) -> History:  # fmt: skip
-    """Put the start in front, add totals up, name everything. `setting` picks one of a sweep's.
+    """Prepend the start, accumulate totals, name everything. `setting` selects one setting of a sweep.
 
-    `first` has the levels that exist before the first round, `models` those that each client's people meet at the end.
+    `first` contains the levels that exist before the first round, `models` the final models that each client's people
+    see.
     """
 
     def pick(array: Any) -> np.ndarray:
@@ -80,7 +81,7 @@ def write_history(
 
     count = sum(pick(chunk["sound"]).shape[1] for chunk in chunks)
     sound = joined("sound")
-    # A run ends at the first record that no repeat survived, wherever the chunk ended that it was computed in.
+    # A run ends at the first record at which every repeat has diverged, wherever the chunk that computed it ends.
     alive = np.asarray(sound.any(axis=0))
     count = len(alive) if alive.all() else int(np.argmin(alive)) + 1
     sound, repeats = sound[:, :count], len(sound)
@@ -100,7 +101,7 @@ def write_history(
             values = joined(name)
             empty = np.nan if kind == "clients" else -1 if label == "client" else 0
             each[kind][label] = np.concatenate([np.full_like(values[:, :1], empty), values], axis=1)
-    # One aggregation and one broadcast a round (Jin et al. 2024, Section 2.4).
+    # One aggregation and one broadcast per round (Jin et al. 2024, Section 2.4).
     records["communications"] = np.tile(2 * at, (repeats, 1))
 
     leaves, start = [], fixed.setup.algorithm.sharing.start(start)
@@ -115,7 +116,7 @@ def write_history(
     risks = {n.removeprefix("risks/"): np.stack([pick(c[n]) for c in audited], axis=1) for n in names}
     counted = state.participation
     executor = watch.executor.name or type(watch.executor).__name__
-    # What plots and reports say of metrics of the user's own.
+    # How plots and reports label custom metrics.
     told = {
         name: {"kind": metric.kind, "label": metric.label, "unit": metric.unit}
         for name, metric in fixed.setup.metrics.items()
@@ -139,14 +140,14 @@ def write_history(
 
 
 def _setting_of(fixed: RunInputs, where: Any, setting: int | None) -> np.ndarray:
-    """A leaf of the setup as one setting of a sweep has it."""
+    """A leaf of the setup, as in one setting of a sweep."""
     leaf = np.asarray(where(fixed.setup))
     varied = fixed.axes is not None and where(fixed.axes) == 0
     return leaf[setting] if varied else leaf
 
 
 def versions() -> dict[str, str]:
-    """What the run was made with."""
+    """Versions of the software that made the run."""
     return {
         "performative": __version__,
         "numerics": str(NUMERICS),

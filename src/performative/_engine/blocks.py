@@ -1,4 +1,4 @@
-"""A map over clients, repeats or settings that takes so many of them at a time."""
+"""A map over clients, repeats or settings that processes a limited number at a time."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +11,9 @@ from jaxtyping import PyTree
 def map_in_blocks(
     function: Callable[..., Any], in_axes: PyTree, at_once: int | None, axis_size: int
 ) -> Callable[..., Any]:
-    """jax.vmap(function, in_axes, axis_size=...), with at most `at_once` side by side; None for all.
+    """jax.vmap(function, in_axes, axis_size=...), with at most `at_once` in parallel; None for all.
 
-    `in_axes` holds 0 and None only. One at a time is a plain loop, without an axis of length 1.
+    `in_axes` contains only 0 and None. One at a time is a plain loop, without an axis of length 1.
     """
     alone = at_once == axis_size == 1
     if not alone and (at_once is None or at_once >= axis_size):

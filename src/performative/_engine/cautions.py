@@ -1,4 +1,4 @@
-"""What a run says before it begins and after it has ended, where its answer does not mean what it seems to."""
+"""Warnings before and after a run whose result does not mean what it seems to."""
 
 import dataclasses
 from typing import Any
@@ -16,38 +16,38 @@ from performative.history import History
 from performative.problem import Problem
 from performative.types import Theta
 
-# A run whose risk ends so many times above that of its start did not learn.
+# A run whose final risk exceeds this multiple of the initial risk did not learn.
 _WORSE = 3.0
-# The share of updates that may be too old without a word.
+# The fraction of updates that may be too old before a warning is issued.
 _MANY_DROPPED = 0.01
 
 
 def caution_before(problem: Problem, algorithm: Algorithm) -> None:
-    """A batch that is larger than every table."""
+    """Warn about a batch that is larger than every table."""
     batch, rows = algorithm.batch, problem.population.rows
     most = None if rows is None else int(np.max(np.asarray(rows)))
     law, name = None if most is None else said(batch, "sampling", most), type(batch).__name__
     if isinstance(law, WithReplacement) and law.rows is not None and law.n > law.rows:
         warn(
             "batch-exceeds-table",
-            f"{name}({law.n}) draws {law.n} rows a step with replacement, from tables of at most {most} "
-            "rows: more work, and no more people. pf.batches.Whole() takes every row once.",
+            f"{name}({law.n}) draws {law.n} rows per step with replacement from tables of at most {most} rows: more "
+            "work, but no more people. pf.batches.Whole() uses every row once.",
         )
 
 
 def judge(history: History) -> History:
-    """The history with the status "failed" where nobody ever took part."""
+    """The history, with the status "failed" if no client ever took part."""
     uploads = history.records.get("uploads")
     if uploads is None or np.any(uploads[:, -1] > 0):
         return history
-    why = f"no client took part in any of the {int(history.rounds[-1])} rounds, so the model is still the start."
+    why = f"no client took part in any of the {int(history.rounds[-1])} rounds, so the model is still the initial one."
     return dataclasses.replace(history, meta={**history.meta, "failed": why})
 
 
 def caution_after(
     history: History, problem: Problem, algorithm: Algorithm, start: Theta, stable: Theta, first_risk: Any,
 ) -> None:  # fmt: skip
-    """Divergence, steps that are too long, updates that were left out, and runs in which nothing happened."""
+    """Warn about divergence, steps that are too large, dropped updates, and runs in which nothing happened."""
     if "failed" in history.meta:
         warn("nothing-was-learned", history.meta["failed"])
     broken, uploads = (history.records.get(name) for name in ("nonfinite_updates", "uploads"))
@@ -58,8 +58,8 @@ def caution_after(
         oldest = algorithm.participation.oldest(problem.clients)
         warn(
             "updates-dropped",
-            f"{late} of {total + late} updates were older than {oldest} rounds and were dropped, so that slow "
-            "clients are heard too seldom. Raise limit=, or the buffer.",
+            f"{late} of {total + late} updates were older than {oldest} rounds and were dropped, so slow clients are "
+            "underrepresented. Raise limit=, or the buffer.",
         )
     if lost and not len(gone):
         warn(
@@ -77,7 +77,7 @@ def caution_after(
             if limit is not None and limit < _rate(algorithm):
                 warn(
                     "rate-too-large",
-                    f"the performative risk ended at {end:.4g}, the start had {begin:.4g}; "
+                    f"the performative risk ended at {end:.4g}, up from {begin:.4g} at the start; "
                     f"{remedy(problem, algorithm, start, stable)}",
                 )
 
@@ -89,25 +89,28 @@ def _rate(algorithm: Algorithm) -> float:
 
 def _limit(problem: Problem, algorithm: Algorithm, start: Theta, stable: Theta) -> float | None:
     if algorithm.deploy.lag or algorithm.participation.oldest(problem.clients):
-        return None  # steps on old models settle at shorter rates than fresh ones
+        return None  # stale steps need smaller rates to converge than fresh ones
     point = start if stable is None else stable
     try:
         return settling_rate(problem, algorithm, jax.tree.map(np.asarray, point), _rate(algorithm))
-    except Exception:  # a word of advice must not end a run that is done: losses may have no second derivative
+    except Exception:  # advice must not crash a finished run: losses may have no second derivative
         return None
 
 
 def remedy(problem: Problem, algorithm: Algorithm, start: Theta, stable: Theta) -> str:
-    """What to do about steps that are too long: the rate below which they settle, where it can be told."""
+    """What to do about steps that are too large: the rate below which they converge, if it is known."""
     rate, limit = _rate(algorithm), _limit(problem, algorithm, start, stable)
     near = "the start" if stable is None else "the stable point"
     if limit is None:
         return f"try a rate below {rate:.3g}, or give the problem a domain."
     if limit == 0:
         return (
-            f"no rate settles near {near}: with this work and deployment the data follow the model faster than it "
-            "learns. Give the problem a domain, or ask pf.certify."
+            f"no rate converges near {near}: with this local work and deployment the data follow the model faster "
+            "than it learns. Give the problem a domain, or run pf.certify."
         )
     if limit >= rate:
-        return f"the rate {rate:.3g} settles near {near} in the mean; try larger batches, a smaller rate, or a domain."
-    return f"near {near} rates below {limit:.2g} settle in the mean; this is {rate:.3g}. Scale features that differ."
+        return f"the rate {rate:.3g} converges near {near} on average; try larger batches, a smaller rate or a domain."
+    return (
+        f"near {near} rates below {limit:.2g} converge on average; yours is {rate:.3g}. Choose a smaller one, or "
+        "rescale your features."
+    )

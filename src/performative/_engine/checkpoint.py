@@ -1,9 +1,9 @@
-"""Checkpoints: state and recorded history, written so that a kill at any moment loses no finished chunk.
+"""Checkpoints of the state and recorded history: a kill at any moment loses no finished chunk.
 
-A folder holds `records-NNNNNN.npz`, one file a chunk, and `state.json` + `state-NNNNNN.npz`, which say how many of them
-count. Every file is written beside its place and renamed into it; the JSON file comes last, so it never names what is
-not there. It holds the digest of every file and of itself: what was altered, swapped or damaged is refused. One process
-at a time holds the folder. No pickle is written or read.
+A folder contains `records-NNNNNN.npz`, one file per chunk, and `state.json` + `state-NNNNNN.npz`, which record how many
+of them count. Every file is written under a temporary name and renamed; the JSON file comes last, so it never names a
+file that does not exist. It contains the digest of every file and of itself: altered, swapped or damaged files are
+refused. Only one process at a time may use the folder. No pickle is written or read.
 """
 
 import contextlib
@@ -26,8 +26,9 @@ from performative._base.files import Damaged, digest_of, only_one, write_whole
 from performative.types import Unchecked
 
 # Names of our own: nothing else in the folder is ever removed or read.
-_ARRAYS = re.compile(r"(state|records)-\d{6}\.npz")
-_UNFINISHED = re.compile(r"\.(state\.json|ledger\.json|(state|records)-\d{6}\.npz)\.part")
+_NUMBER = r"(\d{6}|[1-9]\d{6,})"  # as f"{number:06d}" writes it
+_ARRAYS = re.compile(rf"(state|records)-{_NUMBER}(-{_NUMBER})?\.npz")
+_UNFINISHED = re.compile(rf"\.(state\.json|ledger\.json|{_ARRAYS.pattern})\.part")
 
 
 def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> str:
@@ -41,12 +42,12 @@ def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """Where a run keeps state and history, for `pf.run(..., checkpoint=...)`.
+    """Where a run saves its state and history, for `pf.run(..., checkpoint=...)`.
 
     Attributes:
-        folder: written between chunks; a kill at any moment loses no finished one
-        every: rounds between two checkpoints; None for 20 of them along the run
-        resume: go on with the run that is there, to the same bits
+        folder: written between chunks; a kill at any moment loses no finished chunk
+        every: rounds between checkpoints; None for 20 checkpoints over the run
+        resume: continue the run in the folder, bit for bit
     """
 
     folder: str | os.PathLike[str]
@@ -61,7 +62,7 @@ class Checkpoint:
 
 
 def read_checkpoint(checkpoint: Unchecked[str | os.PathLike[str] | Checkpoint | None]) -> Checkpoint | None:
-    """A plain path is a folder."""
+    """Read the argument; a plain path is a folder."""
     return checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
 
 
@@ -72,31 +73,31 @@ def on_default_device(state: PyTree) -> Any:
 class RunFolder:
     """One run's folder. `identity` describes the run; a folder of another run is refused.
 
-    Functions are told apart by name, code and what they hold; code that they call is not looked at.
+    Functions are compared by name, code and closure; the code that they call is not compared.
     """
 
     def __init__(self, folder: str | os.PathLike[str], identity: dict[str, Any], resume: bool):
         self.folder = Path(folder)
         self.identity = json.loads(json.dumps(identity))
         if self.folder.exists() and not self.folder.is_dir():
-            raise ValueError(f"checkpoint={str(self.folder)!r} is a file; give a folder.")
+            raise ValueError(f"checkpoint={str(self.folder)!r} is a file; pass a folder.")
         self.index = self.folder / "state.json"
         self.resume = resume
 
     @contextlib.contextmanager
     def held(self) -> Iterator["RunFolder"]:
-        """The folder, for this process alone."""
+        """The folder, locked for this process."""
         name = f"checkpoint={str(self.folder)!r}"
-        with only_one(self.folder, f"{name}: another run is writing there; wait for it, or give another folder."):
+        with only_one(self.folder, f"{name}: another run is writing there; wait for it, or choose another folder."):
             yield self.opened()
 
     def opened(self) -> "RunFolder":
-        """The folder, checked; only then is what a killed run left half written taken away."""
+        """Check the folder, then remove the partial files of a killed run."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.index.exists() and not self.resume:
             raise ValueError(
-                f"checkpoint={str(self.folder)!r} already holds a run; "
-                "give resume=True (in pf.Checkpoint) to go on with it, or another folder."
+                f"checkpoint={str(self.folder)!r} already contains a run; pass resume=True (in pf.Checkpoint) to "
+                f"continue it, or choose another folder."
             )
         for left in self.folder.iterdir():
             if _UNFINISHED.fullmatch(left.name):
@@ -104,30 +105,30 @@ class RunFolder:
         return self
 
     def read_index(self) -> dict[str, Any] | None:
-        """What `state.json` says; None where there is none, `Damaged` where it was altered."""
+        """The contents of `state.json`; None if there is none. Raises `Damaged` if it was altered."""
         if not self.index.exists():
             return None
         try:
             index = json.loads(self.index.read_text())
             digest = index.pop("digest")
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise Damaged(f"{self.index} is not what a run wrote.") from None
+            raise Damaged(f"{self.index} was not written by a run.") from None
         if digest != _digest_of_index(index):
             raise Damaged(f"{self.index} was altered or damaged since it was written: its digest does not match.")
         return index
 
     @property
     def notes(self) -> dict[str, Any]:
-        """What the last checkpoint noted; round 0 where there is none."""
+        """The notes of the last checkpoint; round 0 if there is none."""
         index = self.read_index()
         return {"round": 0} if index is None else index["notes"]
 
     def load(
         self, state: PyTree, put: Callable[[PyTree], PyTree] = on_default_device
     ) -> tuple[Any, list[dict[str, np.ndarray]], dict[str, Any]] | None:
-        """State, chunks of records and notes of the last checkpoint; None where there is none.
+        """State, chunks of records and notes of the last checkpoint; None if there is none.
 
-        `state` is there for its structure, shapes and dtypes; `put` moves what was stored to the device.
+        `state` provides structure, shapes and dtypes; `put` moves the stored arrays to the device.
         """
         index = self.read_index()
         if index is None:
@@ -141,7 +142,7 @@ class RunFolder:
         found = self._arrays(index, index["state"])
         stored = [found[f"leaf{i}"] for i in range(len(found))]
         if [(s.shape, s.dtype) for s in stored] != [(leaf.shape, leaf.dtype) for leaf in leaves]:
-            raise ValueError(f"checkpoint={str(self.folder)!r} holds arrays of other shapes than this run's.")
+            raise ValueError(f"checkpoint={str(self.folder)!r} contains arrays whose shapes differ from this run's.")
         chunks = [self._arrays(index, name) for name in index["records"]]
         return put(jax.tree.unflatten(structure, stored)), chunks, index["notes"]
 
@@ -149,16 +150,25 @@ class RunFolder:
         """The arrays of a file that the index names."""
         path = self.folder / name
         if not _ARRAYS.fullmatch(name) or not path.exists():
-            raise Damaged(f"checkpoint={str(self.folder)!r}: state.json names {name!r}, which is not there.")
+            raise Damaged(f"checkpoint={str(self.folder)!r}: state.json names {name!r}, which does not exist.")
         content = path.read_bytes()
         if digest_of(content) != index["digests"].get(name):
             raise Damaged(f"{path} was altered or damaged since it was written: its digest does not match.")
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
 
-    def save(self, state: PyTree, chunks: list[dict[str, np.ndarray]], notes: dict[str, Any]) -> None:
-        """Write the chunks that are not on the disk yet, then the state, then the index that names them."""
-        names = [f"records-{i:06d}.npz" for i in range(len(chunks))]
+    def save(
+        self,
+        state: PyTree,
+        chunks: list[dict[str, np.ndarray]],
+        notes: dict[str, Any],
+        names: list[str] | None = None,
+    ) -> None:
+        """Write the chunks that are not on the disk yet, then the state, then the index that names them.
+
+        `names`: one for each chunk, where chunks are put together as the run goes on; a name always means the same.
+        """
+        names = [f"records-{i:06d}.npz" for i in range(len(chunks))] if names is None else names
         known = (self.read_index() or {"digests": {}})["digests"]
         digests = {}
         for name, chunk in zip(names, chunks, strict=True):
@@ -168,8 +178,8 @@ class RunFolder:
         digests[current] = _write_arrays(self.folder / current, leaves)
         index = {"identity": self.identity, "state": current, "records": names, "notes": notes, "digests": digests}
         write_whole(self.index, json.dumps(index | {"digest": _digest_of_index(index)}).encode())
-        for old in self.folder.glob("state-*.npz"):
-            if _ARRAYS.fullmatch(old.name) and old.name != current:
+        for old in self.folder.iterdir():
+            if _ARRAYS.fullmatch(old.name) and old.name not in digests:
                 old.unlink()
 
 

@@ -22,16 +22,16 @@ from performative._engine.simulated import federated_round
 from performative._engine.totals import Total
 from performative.types import Draws, State, Theta
 
-# Numbers of a row that are written in one pass.
+# How many numbers of a row are written in one pass.
 _FEW = 32
-# A full chunk draws ahead at least so many times: of the last block, what the chunk does not come to is wasted.
+# A full chunk draws ahead at least this many times: the unused part of the last block is wasted.
 _BLOCKS = 8
-# Short chunks draw ahead too, so that their rounds are the same program as those of long ones.
+# Short chunks draw ahead too, so their rounds share a program with those of long chunks.
 _LEAST = 4
 
 
 class RecordConfig(eqx.Module):
-    """What to record. All of it decides shapes, so all of it is static."""
+    """What to record. Everything here determines shapes, so everything is static."""
 
     every: int = eqx.field(static=True, default=1)
     theta: bool = eqx.field(static=True, default=True)
@@ -39,10 +39,10 @@ class RecordConfig(eqx.Module):
 
 
 class ChunkSpec(eqx.Module):
-    """How far a chunk goes: `count` records, never past round `rounds`; |theta|^2 above `limit` is not sound.
+    """How far a chunk goes: `count` records, never past round `rounds`; |theta|^2 above `limit` counts as divergence.
 
-    `secrets` hold the noise of the chunk's rounds where it comes from the system's entropy: leading axes of rounds,
-    repeats and rows of the cohort.
+    `secrets` contain the noise of the chunk's rounds if it comes from the system's entropy, with leading axes of
+    rounds, repeats and rows of the cohort.
     """
 
     count: Int[Array | np.ndarray, ""]
@@ -54,7 +54,7 @@ class ChunkSpec(eqx.Module):
 class RunInputs(eqx.Module):
     """What a chunk reads and does not change.
 
-    In a sweep of several `settings`, `axes` marks the leaves of the setup that vary (0) or are shared (None).
+    In a sweep over `settings`, `axes` marks the leaves of the setup that vary (0) or are shared (None).
     """
 
     setup: Setup
@@ -64,7 +64,7 @@ class RunInputs(eqx.Module):
 
 
 class Ahead(eqx.Module):
-    """Random numbers that rounds from `first` on find ready, a row for each round; None where they draw their own."""
+    """Random numbers drawn in advance for rounds from `first` on, one row per round; None if rounds draw their own."""
 
     first: Int[Array, ""]
     drawn: Draws | None
@@ -74,17 +74,17 @@ class Ahead(eqx.Module):
 def run_chunk(
     fixed: RunInputs, span: ChunkSpec, state: State, watch: RecordConfig, capacity: int
 ) -> tuple[State, "RecordBuffer"]:
-    """`span.count` records from `state` on, at most `capacity`. The state that is given is used up.
+    """Run `span.count` records on from `state`, at most `capacity`. The buffers of `state` are donated.
 
-    State and keys lead with an axis of repeats; the state with one of settings before it in a sweep. The loop is
-    outside of the maps over them: it counts rounds for all at once.
+    State and keys have a leading axis of repeats; in a sweep the state has an axis of settings before it. The loop is
+    outside the maps over these axes: it counts rounds for all of them at once.
     """
     keys = jax.vmap(run_keys)(fixed.keys)
     lead = 1 if fixed.settings is None else 2
     first = state.round[(0,) * lead]
 
     def once(state: State, look: PyTree, ahead: Ahead) -> tuple[State, Any]:
-        """A round, and what `look(setup, after, report)` makes of it."""
+        """Run a round; also return `look(setup, after, report)`."""
         now = state.round[(0,) * lead]
         drawn = jax.tree.map(lambda leaf: leaf[now - ahead.first], ahead.drawn)
 
@@ -103,10 +103,13 @@ def run_chunk(
     def totals(setup: Setup, after: State, report: Report) -> dict[str, Total]:
         return totals_of(setup, view_of(setup, after, report))
 
+    # Traced once, for its shapes, and used again in the loop: a round is most of a program.
+    recorded = jax.jit(lambda state, ahead: once(state, row, ahead), inline=True)
+
     def advance(i: Array, state: State, ahead: Ahead) -> tuple[State, dict[str, Any]]:
-        """Rounds up to the next record: `every` of them, fewer at the end. Levels are of the last one alone."""
+        """Run the rounds up to the next record: `every` of them, fewer at the end. Levels come from the last round."""
         if watch.every == 1:
-            return once(state, row, ahead)
+            return recorded(state, ahead)
 
         def again(_: PyTree, carry: PyTree) -> Any:
             state, before = carry
@@ -116,13 +119,13 @@ def run_chunk(
         left = jnp.minimum(watch.every - 1, span.rounds - (first + i * watch.every + 1))
         nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes["totals"])
         state, before = jax.lax.fori_loop(0, left, again, (state, nothing))
-        state, last = once(state, row, ahead)
+        state, last = recorded(state, ahead)
         return state, last | {"totals": add_totals(before, last["totals"])}
 
     def rows(
         start: Array | int, stop: Array | np.ndarray | int, carry: tuple[State, RecordBuffer], ahead: Ahead
     ) -> tuple[State, RecordBuffer]:
-        """Rows start, ..., stop - 1 of the records. A traced count: one compilation serves chunks of every length."""
+        """Rows start, ..., stop - 1 of the records. Traced: one compilation serves chunks of any length."""
 
         def body(i: Array, carry: tuple[State, RecordBuffer]) -> tuple[State, RecordBuffer]:
             state, buffer = carry
@@ -131,18 +134,20 @@ def run_chunk(
 
         return jax.lax.fori_loop(start, stop, body, carry)
 
+    def drawn_from(begins: Array, theta: Theta) -> Ahead:
+        rounds = begins + jnp.arange(length * watch.every, dtype=jnp.int32)
+        return Ahead(begins, draw_ahead(fixed, theta, keys, rounds, lead))
+
     def block(j: Array, carry: tuple[State, RecordBuffer]) -> tuple[State, RecordBuffer]:
-        """So many rows that their random numbers are drawn at once."""
+        """A block of rows whose random numbers are drawn at once."""
         start = j * length
-        begins = first + start * watch.every
-        drawn = draw_ahead(
-            fixed, carry[0].theta, keys, begins + jnp.arange(length * watch.every, dtype=jnp.int32), lead
-        )
-        return rows(start, jnp.minimum(start + length, span.count), carry, Ahead(begins, drawn))
+        ahead = drawn_from(first + start * watch.every, carry[0].theta)
+        return rows(start, jnp.minimum(start + length, span.count), carry, ahead)
 
     length = min(rows_ahead(fixed, span, state, watch, keys, lead), max(capacity // _BLOCKS, _LEAST))
     given = Ahead(first, span.secrets)
-    shapes = jax.eval_shape(lambda s: once(s, row, given)[1], state)
+    ahead = jax.eval_shape(drawn_from, first, state.theta) if length > 1 else given
+    _, shapes = jax.eval_shape(recorded, state, ahead)
     carry = (state, RecordBuffer(shapes, lead, capacity))
     if length > 1:
         state, buffer = jax.lax.fori_loop(0, -(-span.count // length), block, carry)
@@ -153,7 +158,7 @@ def run_chunk(
 
 
 class RecordBuffer(eqx.Module):
-    """Rows of records. All plain numbers of a row share one array, so that a small run pays for one write a row."""
+    """Rows of records. All scalars of a row share one array, so a small run pays for one write per row."""
 
     numbers: Array
     arrays: list[Array]
@@ -171,7 +176,7 @@ class RecordBuffer(eqx.Module):
         self.arrays = [jnp.zeros((*before, capacity, *leaf.shape[lead:]), leaf.dtype) for leaf in rest]
 
     def write(self, i: Array, row: PyTree) -> "RecordBuffer":
-        """Row i."""
+        """Write row i."""
 
         def put(column: Array, value: Array) -> Array:
             return jax.lax.dynamic_update_index_in_dim(column, value, i, axis=self.lead)
@@ -183,7 +188,7 @@ class RecordBuffer(eqx.Module):
         return eqx.tree_at(lambda b: (b.numbers, b.arrays), self, (put(self.numbers, line), arrays))
 
     def read(self, count: int) -> PyTree:
-        """The first rows, on the host, each leaf with the axis of rows behind the leading ones."""
+        """The first rows, on the host; in each leaf the axis of rows follows the leading axes."""
         cut = (slice(None),) * self.lead + (slice(count),)
         columns, arrays = iter(np.moveaxis(np.asarray(self.numbers)[cut], -1, 0)), iter(self.arrays)
         filled = [next(columns) if plain else np.asarray(next(arrays))[cut] for plain in self.plain]
@@ -191,7 +196,7 @@ class RecordBuffer(eqx.Module):
 
 
 def _line(numbers: list[Array]) -> Array:
-    """Numbers side by side. Chosen by their place, which a compiler makes one pass of, where they are few."""
+    """Stack the numbers. If they are few they are selected by position, which the compiler fuses into one pass."""
     if len(numbers) > _FEW:
         return jnp.stack(numbers, axis=-1)
     places, line = jnp.arange(len(numbers)), jnp.zeros((*numbers[0].shape, len(numbers)), numbers[0].dtype)
@@ -201,7 +206,7 @@ def _line(numbers: list[Array]) -> Array:
 
 
 def rows_ahead(fixed: RunInputs, span: ChunkSpec, state: State, watch: RecordConfig, keys: PyTree, lead: int) -> int:
-    """Records whose random numbers are drawn at once; 1 where every round draws its own."""
+    """Number of records whose random numbers are drawn at once; 1 if every round draws its own."""
     if span.secrets is not None or not can_draw_ahead(fixed.setup, state, watch.executor):
         return 1
     one = jax.eval_shape(lambda: draw_ahead(fixed, state.theta, keys, jnp.zeros(1, jnp.int32), lead))
@@ -209,7 +214,7 @@ def rows_ahead(fixed: RunInputs, span: ChunkSpec, state: State, watch: RecordCon
 
 
 def draw_ahead(fixed: RunInputs, theta: Theta, keys: PyTree, rounds: Int[Array, " R"], lead: int) -> Draws:
-    """The numbers of these rounds: axes of rounds, of settings where there are several, of repeats, then clients."""
+    """The numbers of these rounds, with axes of rounds, settings (if there are several), repeats and clients."""
     shape = jax.tree.map(lambda leaf: leaf[(0,) * lead], theta)
 
     def of(round: Array) -> Draws:
@@ -222,9 +227,9 @@ def draw_ahead(fixed: RunInputs, theta: Theta, keys: PyTree, rounds: Int[Array, 
 
 
 def over_settings(function: Callable[..., PyTree], fixed: RunInputs, *args: PyTree) -> PyTree:
-    """function(setup, *args), mapped over the settings of a sweep where there is one.
+    """function(setup, *args), mapped over the settings of a sweep if there is one.
 
-    Leaves that differ between settings have a leading axis, all others are shared.
+    Leaves that differ between settings have a leading axis; all others are shared.
     """
     if fixed.settings is None:
         return function(fixed.setup, *args)

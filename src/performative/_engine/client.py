@@ -17,7 +17,7 @@ from performative.problem import Problem
 from performative.sharing.base import blank_local
 from performative.types import Broadcast, ClientMemory, Draws, Scene, Theta, Upload
 
-# Random numbers of one client's step from which on it pays to write them down.
+# From this many random numbers per client step on, writing them to memory pays off.
 _MANY = 1024
 
 
@@ -25,7 +25,7 @@ def init_client(
     problem: Problem, algorithm: Algorithm, population: AbstractPopulation, theta: Theta, time: Array | None = None,
     client: Array | None = None,
 ) -> ClientMemory:  # fmt: skip
-    """The memory of one client, when theta (what the server keeps) is the first model that the world sees."""
+    """The initial memory of one client; theta (what the server keeps) is the first model that the world sees."""
     sharing, deploy = algorithm.sharing.of(theta, client, jnp.zeros((), jnp.int32)), algorithm.deploy
     own = sharing.keep(sharing.one(theta))
     local = sharing.local(theta, own, client)
@@ -57,9 +57,9 @@ def client_round(
 
         theta_i <- P(theta_i - eta_t v(theta_i; Z)),   Z ~ D_i(deployed),   t = round * E + e
 
-    `population` is the client's own slice, `keys` its own keys, `client` its number. `steps` is tau_i <= E, None for
-    all E. `drawn` takes the place of numbers that would come from the keys. With `asks_loss` the client tells
-    the mean loss of its batches. `pace` is the simulated time that one of its steps takes.
+    `population` is the client's own slice, `keys` its own keys, `client` its index. `steps` is tau_i <= E, None for all
+    E. `drawn` replaces the numbers that would come from the keys. With `asks_loss` the client reports the mean loss of
+    its batches. `pace` is the simulated time that one of its steps takes.
     """
     ready = draw_for_client(algorithm, population, broadcast.theta, keys, memory.batch, drawn)
     training = Training(
@@ -84,7 +84,7 @@ def draw_for_client(
     memory: PyTree,
     drawn: Draws | None = None,
 ) -> Draws:
-    """All random numbers of one client's round. No part sees more of the model than its shape."""
+    """All random numbers of one client's round. Parts see only the shape of the model."""
     blank, drawn = jax.tree.map(jnp.zeros_like, theta), Draws() if drawn is None else drawn
     local = blank_local(algorithm.sharing, blank)
     met = algorithm.sharing.meet(local)
@@ -101,8 +101,8 @@ def _written_step(
 ) -> tuple[Any, Any]:
     """step(start, inputs of the only step), after its random numbers have been written to memory.
 
-    Left to itself the compiler works them out anew in each pass over the samples. It cannot where they are looked up
-    in a loop whose length it does not know (min(round + 1, 1) is 1), at a place that depends on the loop's counter.
+    Otherwise the compiler recomputes them in each pass over the samples. It cannot if they are looked up in a loop of
+    unknown length (min(round + 1, 1) is 1), at an index that depends on the loop counter.
     """
     e, rate, noise, *rest = jax.tree.map(lambda leaf: leaf[0], inputs)
     longer = jax.tree.map(lambda row: jnp.concatenate([row, row[:1]]), noise)

@@ -17,7 +17,7 @@ class Clock(eqx.Module):
 
         round = max over the cohort of (compute_i tau_i + communication_i) + the time that the server waited
 
-    Both are plain numbers, or one a client.
+    Both are scalars, or have one entry per client.
     """
 
     compute: Any = number(default=1.0)
@@ -28,18 +28,18 @@ class Clock(eqx.Module):
             cost = getattr(self, name)
             check_finite("Clock", **{name: cost})
             if np.ndim(cost) > 1:
-                raise ValueError(f"Clock: {name} must be a number, or one a client; got shape {np.shape(cost)}.")
+                raise ValueError(f"Clock: {name} must be a number, or one per client; got shape {np.shape(cost)}.")
             if is_concrete(cost) and np.any(np.asarray(cost) < 0):
                 raise ValueError(f"Clock: {name} must not be negative; got {cost}.")
 
     def step(self, client: Array | None) -> Any:
-        """How long one local step takes this client."""
+        """The time that one local step takes this client."""
         if np.ndim(self.compute) == 0:
             return self.compute
         return jnp.take(self.compute, 0 if client is None else client, mode="clip")
 
     def time(self, ids: Array, steps: Float[Array, " K"]) -> Float[Array, " K"]:
-        """How long each client of a cohort takes."""
+        """The time that each client of a cohort takes."""
 
         def of(cost: Any) -> Any:
             return jnp.take(cost, ids, mode="clip") if np.ndim(cost) else cost
@@ -49,12 +49,12 @@ class Clock(eqx.Module):
     def lasts(
         self, cohort: Cohort, steps: Int[Array, " K"], dtype: DTypeLike, waits_only: bool = False
     ) -> Float[Array, ""]:
-        """How long a round takes: as long as the slowest client, and what the server waited; or the latter alone."""
+        """The duration of a round: that of the slowest client plus the server's waiting time; or only the latter."""
         if waits_only:
             return jnp.asarray(cohort.elapsed, dtype)
         took = self.time(cohort.ids, steps.astype(dtype))
         return jnp.asarray(jnp.max(jnp.where(cohort.present, took, 0)) + cohort.elapsed, dtype)
 
     def check(self, clients: int) -> None:
-        """Refuse costs of another number of clients."""
+        """Raise if the costs are for another number of clients."""
         check_one_a_client("Clock: ", clients, compute=self.compute, communication=self.communication)

@@ -1,4 +1,4 @@
-"""Cohorts within a round: rows for every client, and rows that are left out."""
+"""Cohorts within a round: one row per client, and rows that are excluded."""
 
 import dataclasses
 import functools
@@ -12,7 +12,7 @@ from performative.types import Cohort, Upload
 
 
 def spread_out(cohort: Cohort, clients: int) -> Cohort:
-    """The same cohort with a row for every client, absent ones inactive."""
+    """The same cohort with one row per client; absent clients are inactive."""
 
     def place(rows: Array, empty: Any) -> Array:
         return jnp.full((clients,), empty, rows.dtype).at[cohort.ids].set(rows, mode="drop")
@@ -24,7 +24,7 @@ def spread_out(cohort: Cohort, clients: int) -> Cohort:
 
 
 def where_rows(active: Array, new: PyTree, old: PyTree) -> PyTree:
-    """`new` where a row is active, `old` where not."""
+    """`new` for active rows, `old` for the others."""
 
     def pick(n: Array, o: Array) -> Array:
         return jnp.where(active.reshape(active.shape + (1,) * (n.ndim - 1)), n, o)
@@ -35,7 +35,7 @@ def where_rows(active: Array, new: PyTree, old: PyTree) -> PyTree:
 def leave_out(cohort: Cohort, gone: Bool[Array, " K"]) -> Cohort:
     """The cohort without some of its clients, whose weight goes to the others.
 
-    Where nobody is left there is nobody to give it to: all weights are 0.
+    If none remain, all weights are 0.
     """
     weight = jnp.where(gone, 0, cohort.weight)
     left = jnp.sum(weight)
@@ -44,21 +44,21 @@ def leave_out(cohort: Cohort, gone: Bool[Array, " K"]) -> Cohort:
 
 
 def present(cohort: Cohort) -> Bool[Array, " K"]:
-    """`cohort.present`, under the name that metrics call it by: their code is part of what a checkpoint compares."""
+    """`cohort.present`, under the name that metrics call: checkpoints compare their code, so it must not change."""
     return cohort.present
 
 
 def reject_broken(cohort: Cohort, upload: Upload) -> Cohort:
-    """The cohort without clients whose update is not finite.
+    """The cohort without clients whose update is non-finite.
 
-    Where no update is sound there is nothing to fall back on: all stay, and the run is seen to diverge.
+    If no update is finite there is nothing to fall back on: all stay, and the run is recorded as diverged.
     """
     broken, count = broken_rows(cohort, upload)
     return leave_out(cohort, broken & (count < jnp.sum(cohort.present, dtype=jnp.int32)))
 
 
 def broken_rows(cohort: Cohort, upload: Upload) -> tuple[Bool[Array, " K"], Int[Array, ""]]:
-    """Clients whose update is not finite, and how many they are."""
+    """Which clients sent a non-finite update, and how many."""
     finite = [jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim))) for leaf in jax.tree.leaves(upload.delta)]
     broken = cohort.present & ~functools.reduce(jnp.logical_and, finite)
     return broken, jnp.sum(broken, dtype=jnp.int32)

@@ -1,4 +1,4 @@
-"""Compiled functions of something large that stays the same from call to call: it is taken apart once."""
+"""Compiled functions of a large argument that stays the same from call to call and is flattened only once."""
 
 import functools
 import weakref
@@ -13,9 +13,8 @@ from jaxtyping import PyTree
 class Compiled:
     """function(fixed, *arrays, *words) under `jax.jit`.
 
-    `fixed` may hold arrays and anything that can be hashed. How it comes apart is remembered as long as it lives, so
-    that a loop over chunks pays for it once. The last `words` arguments are static. Buffers of the argument at place
-    `donate` are reused.
+    `fixed` may contain arrays and anything hashable. Its flattened form is cached for its lifetime, so a loop over
+    chunks flattens it once. The last `words` arguments are static. The buffers of argument number `donate` are reused.
     """
 
     def __init__(self, function: Callable[..., Any], donate: int | None = None, words: int = 0):
@@ -32,12 +31,12 @@ class Compiled:
         return self._jitted(*self._apart(*args))
 
     def lower(self, *args: PyTree) -> PyTree:
-        """As `jax.jit` does it: what would be compiled."""
+        """Lower as `jax.jit` does: what would be compiled."""
         return self._jitted.lower(*self._apart(*args))
 
     @property
     def programs(self) -> int:
-        """How many have been compiled."""
+        """How many programs have been compiled."""
         return int(self._jitted._cache_size())
 
     def _apart(self, fixed: PyTree, *args: PyTree) -> tuple[PyTree, ...]:
@@ -52,13 +51,13 @@ class Compiled:
         return last[3], last[2], *arrays
 
     def _forget(self, gone: Any) -> None:
-        """Arrays are not kept alive beyond what they belong to."""
+        """Drop the cache, so arrays do not outlive their owner."""
         if self._last is not None and self._last[0] is gone:
             self._last = None
 
 
 class _Rest:
-    """All of a tree but its arrays, hashed once."""
+    """Everything in a tree except its arrays, hashed once."""
 
     def __init__(self, structure: Any, leaves: tuple[Any, ...], words: tuple[Any, ...]):
         self.words, self._facts = words, (structure, leaves, words)

@@ -1,4 +1,4 @@
-"""How the work of a round is laid out on the machine. What is computed does not depend on it, up to rounding."""
+"""How the work of a round is laid out on the machine. Results do not depend on it, up to rounding."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ from performative.types import Loss, Theta
 
 
 class Compute(eqx.Module):
-    """What `run` chose, all of it static.
+    """The layout that `run` chose; all fields are static.
 
     Args:
-        at_once: clients that compute side by side while the others wait their turn; None for all. Where some wait,
-            repeats and settings take turns as well
+        at_once: clients that compute in parallel while the others wait; None for all. If some wait, repeats and
+            settings run sequentially too
         products: convolutions as matrix products (see `AsProducts`)
-        half: gradients in bfloat16; the model, the moves and all that is recorded stay in the precision of the run
+        half: gradients in bfloat16; the model, the moves and all records stay in the precision of the run
     """
 
     at_once: int | None = eqx.field(static=True, default=None)
@@ -28,7 +28,7 @@ class Compute(eqx.Module):
 
     @property
     def in_turn(self) -> int | None:
-        """Repeats or settings that run side by side."""
+        """Number of repeats or settings that run in parallel."""
         return None if self.at_once is None else 1
 
     def loss(self, loss: Loss) -> Loss:
@@ -49,14 +49,14 @@ ALL_AT_ONCE = Compute()
 
 
 def side_by_side(at_once: int | None) -> str:
-    """How many clients compute at the same time, in words."""
+    """How many clients compute in parallel, in words."""
     if at_once == 1:
         return "one client at a time"
     return "all clients at once" if at_once is None else f"{at_once} clients at once"
 
 
 class InHalf(eqx.Module):
-    """loss(theta, z) worked out in bfloat16: 8 bits of precision, the range of float32. Its gradient is cast back."""
+    """loss(theta, z) computed in bfloat16: 8 bits of precision, the range of float32. Its gradient is cast back."""
 
     inner: Loss
 

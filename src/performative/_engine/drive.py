@@ -1,4 +1,4 @@
-"""The outer loop in Python: chunks of rounds, and between them risks, checkpoints and callbacks."""
+"""The outer loop in Python: chunks of rounds, with risks, checkpoints and callbacks in between."""
 
 import functools
 import time
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from performative._base.checks import check_room
 from performative._engine.assemble import Chunk, flatten_rows, news_of
 from performative._engine.checkpoint import RunFolder
 from performative._engine.chunk import ChunkSpec, RecordBuffer, RecordConfig, RunInputs, over_settings, run_chunk
@@ -30,24 +31,24 @@ from performative.callbacks.news import News
 from performative.callbacks.progress import Progress
 from performative.types import State, Theta
 
-# Rows are copied to the host chunk by chunk; a chunk's buffer costs its whole size, however full it is.
+# Rows are copied to the host chunk by chunk; a chunk's buffer takes its full size, however few rows it has.
 _CHUNK_BYTES = 1 << 24
-# Secure noise that is drawn ahead.
+# Limit on secure noise drawn in advance.
 _SECRET_BYTES = 1 << 26
-# Where nothing is to be done between chunks: the first takes this share of the run, the others about this long, but so
-# many at most: a chunk has its price. A run of fewer client steps than this is over before anyone could look.
+# If there is nothing to do between chunks: the first takes this fraction of the run, the others about this long, but at
+# most this many, since chunks have overhead. A run of fewer client steps than this ends before anyone could look.
 _LOOKS = 20
 _SECONDS = 0.5
 _MOST_LOOKS = 1000
 _BRIEF = 1_000_000
-# Realized participation is counted for each repeat and client up to this many.
+# Realized participation is counted for each repeat and client up to this many entries.
 _COUNTERS = 1 << 27
 
 
 class Driven(NamedTuple):
-    """A run as it ended. `first` has the levels before the first round; `stopped_by` says which callback ended it.
+    """A finished run. `first` are the levels before the first round; `stopped_by` names the callback that ended it.
 
-    `models` are those that each client's people meet, where they have models of their own.
+    `models` are those that each client's people see, if clients have their own models.
     """
 
     state: State
@@ -60,7 +61,7 @@ class Driven(NamedTuple):
 
 @eqx.filter_jit
 def first_state(fixed: RunInputs, theta: Theta, counting: bool) -> tuple[State, dict[str, Array]]:
-    """Round 0 of every setting and repeat, and the levels that exist there."""
+    """The state at round 0 of every setting and repeat, and the levels defined there."""
     lead = 1 if fixed.settings is None else 2
 
     def repeats(setup: Setup) -> Any:
@@ -76,7 +77,7 @@ def first_state(fixed: RunInputs, theta: Theta, counting: bool) -> tuple[State, 
 
 
 def chunk_length(rounds: int, every: int, points: int, stops: Sequence[int | None]) -> int | None:
-    """Records between two measurements of risk, checkpoints or calls; None where none of them is asked for."""
+    """Records between measurements of risk, checkpoints or callbacks; None if none of them is requested."""
     total = -(-rounds // every)
     lengths = [-(-total // points)] if points else []
     lengths += [max(1, stop // every) for stop in stops if stop is not None]
@@ -98,7 +99,7 @@ def drive(
     ledger: Any = None,
     settings: list[dict[str, Any]] | None = None,
 ) -> Driven:
-    """Run to the end, to where a callback stops it, or to where every repeat has become non-finite."""
+    """Run to the end, until a callback stops the run, or until every repeat is non-finite."""
     began, about, calls = time.perf_counter(), about or {}, calls or Calls()
     lead = 1 if fixed.settings is None else 2
     copies = len(fixed.keys) * (fixed.settings or 1)
@@ -108,8 +109,13 @@ def drive(
     counting = not algorithm.participation.is_full and copies * clients <= _COUNTERS
     if several(mesh) and jax.process_index() > 0:
         calls = Calls([Progress(False)])
-    state, first = first_state(fixed, everywhere(start, mesh), counting)
     total = -(-rounds // watch.every)
+    floats = sum(leaf.size for leaf in jax.tree.leaves(start)) if watch.theta else 0
+    floats += len(fixed.setup.clients) * clients + 3 * watch.executor.rows(size, clients) * fixed.setup.cohorts
+    # Levels and totals are about eight numbers more; half of all, since most have 4 bytes and not 8.
+    remedy = "Use fewer repeats, or record less often: record=pf.Record(every=...)."
+    check_room("records of the run", (floats + 8) * copies * total // 2, remedy, rounds=rounds, repeats=copies)
+    state, first = first_state(fixed, everywhere(start, mesh), counting)
     chunks: list[Chunk] = []
     done, earlier, told = 0, 0.0, 0
     found = None
@@ -123,14 +129,12 @@ def drive(
             raise ValueError(f"rounds={rounds}: the run in the checkpoint is already at round {notes['round']}.")
         if done < total and notes["round"] != done * watch.every:
             raise ValueError(
-                f"rounds={rounds}: the run in the checkpoint ended at round {notes['round']}, which is no multiple of "
-                f"every={watch.every}, so it cannot be made longer."
+                f"rounds={rounds}: the run in the checkpoint ended at round {notes['round']}, which is not a "
+                f"multiple of every={watch.every}, so it cannot be extended."
             )
 
     if several(mesh):
-        agree("checkpoint: the records found", done, "Give a folder that all of them see.")
-    floats = sum(leaf.size for leaf in jax.tree.leaves(start)) if watch.theta else 0
-    floats += len(fixed.setup.clients) * clients + 3 * watch.executor.rows(size, clients) * fixed.setup.cohorts
+        agree("checkpoint: the records found", done, "Use a folder that all of them can read.")
     most = max(1, min(total, _CHUNK_BYTES // (8 * (floats + 8) * copies)))
     secure = ledger is not None and ledger.secure
     if secure:
@@ -147,14 +151,14 @@ def drive(
     shared = weights if weights.ndim == 1 else weights.mean(axis=0)
     ids, expected = measured_clients(np.asarray(shared), mesh) if points else (np.zeros(0, np.int32), np.zeros(0))
     measured = everywhere((jnp.asarray(ids), jnp.asarray(expected, dtype)), mesh)
-    # By the program that measures along the run, so that it is compiled once.
+    # With the program that measures during the run, so it is compiled once.
     first_risk = measure_risks(fixed, state, *measured)["performative_risk"] if points and not chunks else None
     step: Any = run_chunk if watch.executor.compiled else loop_chunk
     opening = {name: np.asarray(value) for name, value in first.items()}
     published = None if ledger is None else published_names(fixed.setup)
 
     def tell(chunks: list[Chunk], known: int) -> str | None:
-        """Call the callbacks; returns why to stop."""
+        """Call the callbacks; return the reason to stop, if any."""
 
         def news() -> News:
             seconds = earlier + time.perf_counter() - began
@@ -173,7 +177,7 @@ def drive(
     try:
         if chunks:
             stopped, told = tell(chunks, 0), len(chunks)
-        # What no repeat survives is not run again after a kill, either.
+        # A run whose repeats have all diverged does not continue after a kill either.
         while stopped is None and done < total and (not chunks or np.any(chunks[-1]["sound"][..., -1])):
             count = min(length, total - done)
             reached = min((done + count) * watch.every, rounds)
@@ -187,7 +191,7 @@ def drive(
             looked = time.perf_counter()
             state, rows = step(fixed, span, state, watch, capacity)
             chunk = flatten_rows(rows.read(count) if isinstance(rows, RecordBuffer) else rows)
-            # Nothing to do in between but to show and to look: twice a second is enough. Clocks of processes differ.
+            # With nothing but display and callbacks in between, twice a second is enough. Clocks of processes differ.
             if fixed_length is None and not several(mesh):
                 pace = count / max(time.perf_counter() - looked, 1e-6)
                 length = int(np.clip(pace * _SECONDS, min(most, 1 + total // _MOST_LOOKS), most))

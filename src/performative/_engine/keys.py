@@ -1,9 +1,9 @@
-"""Randomness by address: (seed, repeat, purpose, round, client, index) is a place in the stream of a block cipher.
+"""Randomness by address: (seed, repeat, purpose, round, client, index) is a position in the stream of a block cipher.
 
-A run's key is split by purpose once. A round's key is one hash of it. A client's key is that and the client's number,
-and costs nothing: number `index` of the client's draw is the cipher's output on the counter (client, index). So a draw
-for many clients is one pass over their counters, and does not depend on who else takes part, on the executor, or on how
-rounds are cut into chunks.
+A run's key is split by purpose once. A round's key is one hash of it. A client's key is that key and the client's
+index, and costs nothing: number `index` of the client's draw is the cipher's output on the counter (client, index). So
+a draw for many clients is one pass over their counters, and does not depend on who else takes part, on the executor, or
+on how rounds are split into chunks.
 """
 
 import functools
@@ -17,19 +17,19 @@ from jaxtyping import Array, Int, PRNGKeyArray, UInt
 
 from performative.types import ArrayLike
 
-# Goes up when trajectories change: results of different numbers cannot be compared bit by bit.
+# Incremented when trajectories change: results under different numbers cannot be compared bit by bit.
 NUMERICS = 3
 
 # Threefry-2x32, 20 rounds (Salmon, Moraes, Dror and Shaw 2011).
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
-# Keys that are derived from a key lie in a stream of their own.
+# Keys derived from a key have their own stream.
 _DERIVED = 0x5851F42D
 
 
-@functools.partial(jax.jit, inline=True)  # traced once: it is long, and each client's round asks for it several times
+@functools.partial(jax.jit, inline=True)  # traced once: it is long, and each client's round calls it several times
 def _cipher(k0: Array, k1: Array, x0: Array, x1: Array) -> tuple[Array, Array]:
-    """Two words for a key and a counter. Written out, so that it becomes part of whatever uses the numbers."""
+    """Two words for a key and a counter. Unrolled, so it is fused into whatever uses the numbers."""
     schedule = (k0, k1, k0 ^ k1 ^ jnp.uint32(_PARITY))
     x0, x1 = x0 + k0, x1 + k1
     for group in range(5):
@@ -42,7 +42,7 @@ def _cipher(k0: Array, k1: Array, x0: Array, x1: Array) -> tuple[Array, Array]:
 
 
 def _random_bits(key: UInt[Array, " 3"], width: int, shape: tuple[int, ...]) -> Array:
-    """One word of the cipher for each number, two where it has 64 bits."""
+    """One word of the cipher per number, two if it has 64 bits."""
     index = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
     first, second = _cipher(key[0], key[1], key[2], index)
     if width == 64:
@@ -79,7 +79,7 @@ class ClientKeys(eqx.Module):
 
 
 class RunKeys(eqx.Module):
-    """A run's keys, one a purpose."""
+    """A run's keys, one per purpose."""
 
     select: PRNGKeyArray
     data: PRNGKeyArray
@@ -92,7 +92,7 @@ class RunKeys(eqx.Module):
         return jax.random.fold_in(self.select, round)
 
     def of_client(self, round: Int[Array, ""], client: Int[Array, ""]) -> ClientKeys:
-        """What is not used costs nothing: the compiler drops it."""
+        """A client's keys; unused ones cost nothing, since the compiler drops them."""
         return ClientKeys(
             _addressed(_of_round(self.data, round), client),
             _addressed(_of_round(self.estimator, round), client),
@@ -107,7 +107,7 @@ def run_keys(key: PRNGKeyArray) -> RunKeys:
 
 
 def _of_round(key: PRNGKeyArray, round: ArrayLike) -> UInt[Array, " 2"]:
-    """The words of a round's key: once a round, for all clients."""
+    """The words of a round's key: computed once per round, for all clients."""
     words = jax.random.key_data(key)
     return jnp.stack(_cipher(words[0], words[1], jnp.asarray(round).astype(jnp.uint32), jnp.uint32(0)))
 

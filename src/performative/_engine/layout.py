@@ -20,20 +20,20 @@ from performative._engine.round import open_round
 from performative._engine.setup import Setup, init_state
 from performative.types import Scene, Theta
 
-# Below this many numbers in the model and samples in a round nothing is worth a look: tracing would cost more.
+# Below this many numbers in the model and samples in a round, tracing costs more than a layout could save.
 _SMALL_MODEL = 1 << 12
 _FEW_SAMPLES = 1 << 26
-# The estimate has been between 0.9 and 1.9 times what XLA says it takes, for networks on a CPU.
+# The estimate was between 0.9 and 1.9 times what XLA reports, for networks on a CPU.
 _MARGIN = 1.5
 
 
 class Footprint(eqx.Module):
-    """Bytes that a run needs on its device.
+    """Memory that a run needs on its device, in bytes.
 
     Args:
         client: one client's round
-        update: one client's update, all of which are there when the server adds them up
-        standing: data, the model and all memory, for the whole run
+        update: one client's update; all of them are in memory when the server aggregates
+        standing: data, the model and all state, for the whole run
         available: what the device has left
     """
 
@@ -46,7 +46,7 @@ class Footprint(eqx.Module):
 
     @property
     def at_once(self) -> int | None:
-        """How many clients fit side by side; None where all do, of all repeats and settings."""
+        """How many clients fit in parallel; None if all do, for all repeats and settings."""
         left = self.available - self.standing
         everything = self.copies * self.cohort * (_MARGIN * self.client + 2 * self.update)
         if everything <= left:
@@ -62,33 +62,33 @@ class Footprint(eqx.Module):
 
     @property
     def missing(self) -> int:
-        """Bytes that are missing for one client at a time; 0 where there is room."""
+        """Bytes missing even for one client at a time; 0 if it fits."""
         least = self.standing + 2 * self.cohort * self.update + self.client
         return max(0, int(least - self.available))
 
     def __str__(self) -> str:
         needs = (
-            f"about {_gib(self.whole)}: {self.cohort} clients a round of {_gib(self.client)} each"
+            f"about {_gib(self.whole)}: {self.cohort} clients per round of {_gib(self.client)} each"
             + (f", {self.copies} repeats" if self.copies > 1 else "")
             + f", {_gib(self.standing)} of data and memory; {_gib(self.available)} are free, "
         )
         if self.standing > self.available:
             return needs + (
-                "less than data and memory alone: keep tables on disk (pf.tables.OnDisk), in bytes (pf.tables.Packed),"
-                ' run fewer repeats, or deal clients out over devices (executor="sharded")'
+                "less than data and memory alone: keep tables on disk (pf.tables.OnDisk), as bytes (pf.tables.Packed),"
+                ' run fewer repeats, or distribute clients over devices (executor="sharded")'
             )
         if self.missing:
-            return needs + "too little for a single client: take smaller batches or models, or fewer clients a round"
+            return needs + "too little for a single client: use smaller batches or models, or fewer clients per round"
         return needs + f"enough for {side_by_side(self.at_once)}"
 
 
 def choose_compute(
     setup: Setup, start: Theta, copies: int, at_once: int | None = None, half: bool = False
 ) -> tuple[Compute, Footprint | None]:
-    """The layout of a run, and what it was chosen by; None where nothing had to be looked at.
+    """The layout of a run, and the footprint it is based on; None if none had to be measured.
 
-    On a CPU the convolutions of networks become matrix products, one client after another: a product uses all cores by
-    itself. On a GPU clients compute side by side, as many as fit.
+    On a CPU the convolutions of networks become matrix products, one client at a time: a product uses all cores by
+    itself. On a GPU as many clients as fit compute in parallel.
     """
     algorithm = setup.algorithm
     size = sum(leaf.size for leaf in jax.tree.leaves(start))
@@ -106,12 +106,12 @@ def choose_compute(
 
 
 def set_compute(setup: Setup, start: Theta, half: bool) -> Setup:
-    """The setup with all clients at once, and convolutions as products where there are any."""
+    """The setup with all clients at once, and convolutions (if any) as products."""
     return dataclasses.replace(setup, compute=Compute(products=_convolves(setup, start), half=half))
 
 
 def measure_footprint(setup: Setup, start: Theta, copies: int) -> Footprint:
-    """By tracing one client's round."""
+    """Estimate the footprint by tracing one client's round."""
     state = jax.eval_shape(lambda: init_state(setup, start, False))
     keys = jax.eval_shape(lambda: run_keys(jax.random.key(0)))
     _, broadcast, _ = eqx.filter_eval_shape(open_round, setup, state, keys)
@@ -133,7 +133,7 @@ def measure_footprint(setup: Setup, start: Theta, copies: int) -> Footprint:
 
 
 def free_bytes() -> int:
-    """What the default device can still take: of its own memory, or of the machine's where it has none."""
+    """Free memory of the default device, or of the machine if the device has none of its own."""
     stats = jax.local_devices()[0].memory_stats()
     if stats and "bytes_limit" in stats:
         return int(stats["bytes_limit"] - stats["bytes_in_use"])

@@ -20,13 +20,13 @@ def read_ledger(
     privacy: Any, problem: Problem, algorithm: Algorithm, folder: RunFolder | None, theta: Theta = None,
     unseen_rows: bool = False, seen: tuple[str, ...] = (), secure_threshold: int | None = None,
 ) -> Any:  # fmt: skip
-    """The privacy ledger, with what an earlier part of the run has spent; None where none is kept.
+    """The privacy ledger, including what an earlier part of the run has spent; None if none is kept.
 
-    `seen` names what looks at more than published models: it voids the guarantee.
+    `seen` names whatever reads more than published models, which voids the guarantee.
     """
     if privacy is None:
         if folder is not None and (folder.notes.get("ledger") or (folder.folder / BOOK).exists()):
-            raise ValueError("privacy: the run in the checkpoint keeps a ledger; give privacy= to go on with it.")
+            raise ValueError("privacy: the run in the checkpoint keeps a ledger; pass privacy= to continue it.")
         return None
     from performative.privacy.ledger import Ledger  # the accountant takes a while to import
 
@@ -41,7 +41,7 @@ def read_ledger(
 
 
 def add_ledger(history: History, ledger: Any, allowed: int, wanted: int) -> History:
-    """The history with epsilon at each record, and what is promised among its facts."""
+    """The history with epsilon at each record, and the guarantee in its metadata."""
     column = np.broadcast_to(ledger.column(history.rounds), (history.repeats, len(history.rounds)))
     last = int(history.rounds[-1])
     return dataclasses.replace(
@@ -52,7 +52,7 @@ def add_ledger(history: History, ledger: Any, allowed: int, wanted: int) -> Hist
 
 
 def published_names(setup: Setup) -> tuple[str, ...]:
-    """Records that callbacks may see where there is privacy: metrics of the model alone, and epsilon."""
+    """Records that callbacks may see in a private run: metrics of the model alone, and epsilon."""
     return ("epsilon", *(name for name, metric in setup.metrics.items() if not metric.unprotected))
 
 

@@ -1,4 +1,4 @@
-"""What the compiled loop does, driven by Python: for executors that cannot be compiled into it."""
+"""The compiled loop's work, driven by Python: for executors that cannot be compiled into it."""
 
 import operator
 from typing import Any

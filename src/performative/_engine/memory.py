@@ -1,4 +1,4 @@
-"""How much memory a program needs, from its trace alone: nothing is compiled or run."""
+"""How much memory a program needs, estimated from its trace alone: nothing is compiled or run."""
 
 import math
 from typing import Any
@@ -7,7 +7,7 @@ import jax
 from jax.extend.core import Literal
 from jaxtyping import PyTree
 
-# Results that a compiler writes down. All others it works out where they are read, unless many read them.
+# Results that a compiler writes to memory. It computes all others where they are read, unless many read them.
 _WRITTEN = {
     "conv_general_dilated", "dot_general", "concatenate", "gather", "scatter", "scatter-add", "sort", "cumsum",
     "reduce_sum", "reduce_max", "reduce_window", "reduce_window_max", "select_and_scatter_add", "dynamic_update_slice",
@@ -23,11 +23,10 @@ def bytes_of(tree: PyTree) -> int:
 
 
 def peak_bytes(jaxpr: Any) -> int:
-    """The most that a traced program holds at a time, beyond what it is given.
+    """Peak memory of a traced program, not counting its inputs.
 
-    Each result that is written down lives from where it is made to where it is read last; one in between, which the
-    compiler fuses into its reader, keeps alive what it is made of. Buffers that the compiler adds for itself, or
-    shares, are not seen.
+    Each result that is written to memory lives from its creation to its last use; an intermediate result that the
+    compiler fuses into its reader keeps its inputs alive. Buffers that the compiler adds or shares are not counted.
     """
     last: dict[Any, int] = {}
     for i, eqn in enumerate(jaxpr.eqns):
@@ -68,6 +67,6 @@ def peak_bytes(jaxpr: Any) -> int:
 
 
 def bodies(eqn: Any) -> list[Any]:
-    """Programs inside of an operation."""
+    """Programs inside an operation."""
     held = jax.tree.leaves(list(eqn.params.values()), is_leaf=lambda leaf: hasattr(leaf, "eqns"))
     return [getattr(value, "jaxpr", value) for value in held if hasattr(value, "eqns")]

@@ -1,4 +1,4 @@
-"""The numbers that a run records by itself: metrics, as a user's own are."""
+"""The numbers that a run records by default: metrics, like a user's own."""
 
 import equinox as eqx
 import jax
@@ -23,7 +23,7 @@ class DistanceTo(eqx.Module):
 
 
 class DistanceToMoving(eqx.Module):
-    """|theta - point(t)|, by the closed form of the population as it stands at the time t."""
+    """|theta - point(t)|, from the closed form of the population at time t."""
 
     which: str = eqx.field(static=True)
 
@@ -34,7 +34,7 @@ class DistanceToMoving(eqx.Module):
     def of(self, problem: Problem, weights: Array, theta: Theta, time: Array) -> Array:
         """The distance at that time."""
         now = problem.at(time)
-        spare = now.population.clients - len(weights)  # over devices, rows that fill up come last
+        spare = now.population.clients - len(weights)  # over devices, padding rows come last
         weights = jnp.pad(weights, (0, spare)) if spare else weights
         point = getattr(now.population, self.which)(now.loss, weights)
         return jnp.sqrt(squared_norm(jax.tree.map(jnp.subtract, theta, point)))
@@ -42,9 +42,9 @@ class DistanceToMoving(eqx.Module):
 
 def consensus_error(cohort: Cohort, upload: Upload) -> Float[Array, ""]:
     """sum_i a_i |theta_i - theta_bar|^2 / sum_i a_i over the cohort, theta_bar the mean with the same weights."""
-    # Divided after the sum, so that the compiler sees the sum of `Mean` again and takes it only once.
+    # Divided after the sum, so the compiler recognizes the sum of `Mean` and computes it only once.
     weight, total = cohort.weight, jnp.sum(cohort.weight)
-    total = jnp.where(total > 0, total, 1)  # a cohort of clients without weight agrees by convention
+    total = jnp.where(total > 0, total, 1)  # the error of a cohort of zero weight is 0 by convention
     center = jax.tree.map(lambda v: v / total.astype(v.dtype), weighted_sum(upload.delta, weight, cohort.active))
     apart = jax.vmap(lambda d: squared_norm(jax.tree.map(jnp.subtract, d, center)))(upload.delta)
     return weighted_sum(apart, weight, cohort.active) / total.astype(apart.dtype)
@@ -99,7 +99,7 @@ def nonfinite_updates(view: Unchecked[View]) -> Array:
     return broken_rows(view.asked, view.upload)[1]
 
 
-# A function that returns a dict gives several numbers, under names of their own.
+# A function that returns a dict records several numbers, under their own names.
 _OWN = {
     "server_levels": Metric(server_levels, unprotected=True),
     "world_metrics": Metric(world_metrics, unprotected=True),
@@ -114,12 +114,12 @@ _OWN = {
 
 
 def own_metrics(record: Record) -> dict[str, Metric]:
-    """Ours, without distances: those need points."""
+    """The built-in metrics, without distances: those need points."""
     return {name: metric for name, metric in _OWN.items() if record.consensus or name != "consensus"}
 
 
 def distances(points: dict[str, Theta]) -> dict[str, Metric]:
-    """{"stable": theta_PS, ...} as metrics, one that moves as it is; None where a point is not known."""
+    """{"stable": theta_PS, ...} as metrics; a moving point is passed as is, None means an unknown point."""
     known = {name: point for name, point in points.items() if point is not None}
     moving = {
         name: point if isinstance(point, DistanceToMoving) else DistanceTo(point) for name, point in known.items()
@@ -128,5 +128,5 @@ def distances(points: dict[str, Theta]) -> dict[str, Metric]:
 
 
 def is_own(name: str) -> bool:
-    """Whether a metric is one of ours."""
+    """Whether a metric is built in."""
     return name in _OWN or name.startswith("distance_to_")

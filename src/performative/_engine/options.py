@@ -1,4 +1,4 @@
-"""What `run` and `sweep` are asked for besides problem and algorithm, read and checked."""
+"""The options of `run` and `sweep` besides problem and algorithm, read and checked."""
 
 import dataclasses
 import functools
@@ -19,12 +19,12 @@ from performative.callbacks.calls import Calls
 from performative.callbacks.progress import Progress
 from performative.record import Record
 
-_CONFIG: Any = jax.config  # its flags are made at run time, so a type checker does not know them
+_CONFIG: Any = jax.config  # its flags are created at run time, so a type checker does not know them
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Read by `read_options`."""
+    """Options as read by `read_options`."""
 
     record: Record
     calls: Calls
@@ -47,7 +47,7 @@ def read_options(
     owner: str, default: Record, record: Any, callbacks: Any, clock: Any, dtype: Any, executor: Any,
     clients_at_once: Any, old: dict[str, Any], checkpoint: Any = None,
 ) -> Options:  # fmt: skip
-    """What was asked for, also by keywords of old."""
+    """Read and check the options, including deprecated keywords."""
     if record is not None and not isinstance(record, Record):
         raise ValueError(f"record must be a pf.Record; got {record!r}.")
     record = default if record is None else record
@@ -66,7 +66,7 @@ def read_options(
     return Options(record, Calls(callbacks), clock or Clock(), dtype, executor, clients_at_once, checkpoint)
 
 
-# Where each keyword of old has gone, and under what name.
+# Where each deprecated keyword moved, and its new name.
 RECORD_NAMES = {"record_theta": "theta", "every": "every", "risk": "risks", "consensus": "consensus",
            "stable": "stable", "optimal": "optimal", "limit": "limit"}  # fmt: skip
 _CHECKPOINT = {"checkpoint_every": "every", "resume": "resume"}
@@ -77,7 +77,7 @@ OLD = (*RECORD_NAMES, *_CHECKPOINT, "at_once", "progress")
 def _read_old(
     owner: str, old: dict[str, Any], record: Record, callbacks: Any, clients_at_once: Any, checkpoint: Any, folder: bool
 ) -> tuple[Record, Any, Any, Any]:
-    """Keywords of old in their new places, with a warning that names those."""
+    """Move deprecated keywords to their new places, with a warning that names them."""
     taken = OLD if owner == "run" else [name for name in OLD if name not in _CHECKPOINT]
     for name in old:
         if name not in taken:
@@ -88,7 +88,7 @@ def _read_old(
         forms.append(f"record=pf.Record({', '.join(f'{name}=...' for name in for_record)})")
     if for_folder := {_CHECKPOINT[name]: value for name, value in old.items() if name in _CHECKPOINT}:
         if not folder and for_folder.get("resume"):
-            raise ValueError("resume=True needs checkpoint=, the folder to go on with.")
+            raise ValueError("resume=True needs checkpoint=, the folder of the run to continue.")
         if folder:
             checkpoint = dataclasses.replace(checkpoint, **for_folder)
         forms.append(f"checkpoint=pf.Checkpoint(folder, {', '.join(f'{name}=...' for name in for_folder)})")
@@ -104,7 +104,7 @@ def _read_old(
 
 
 def repeat_keys(seed: int, repeats: int) -> Any:
-    """One key a repeat; repeat r of a seed does not depend on how many there are."""
+    """One key per repeat; repeat r of a seed does not depend on how many there are."""
     check_seed(seed)
     return _fold_repeats(jax.random.key(int(seed)), repeats)
 

@@ -1,4 +1,4 @@
-"""From what the user handed in to what can be computed with: checked, cast, on the device."""
+"""Turn the user's inputs into what the engine computes with: checked, cast, on the device."""
 
 import traceback
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from jax.typing import ArrayLike as Number
 from jax.typing import DTypeLike
 from jaxtyping import PyTree
 
-from performative._base.checks import check_finite
+from performative._base.checks import check_finite, check_room
 from performative._base.client_axis import client_axes
 from performative.algorithm import Algorithm
 from performative.problem import Problem
@@ -37,7 +37,7 @@ def on_device(tree: Tree, dtype: DTypeLike, put: Callable[..., jax.Array] | None
 
 
 def _is_number(leaf: object) -> bool:
-    """Numbers and arrays of them; keys and truth values are left as they are."""
+    """Whether a leaf is numeric; keys and booleans are left as they are."""
     if isinstance(leaf, bool) or not isinstance(leaf, (int, float, np.ndarray, np.generic, jax.Array)):
         return False
     return not (isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
@@ -59,24 +59,32 @@ def read_theta(problem: Problem, theta: Any, dtype: DTypeLike, name: str = "thet
     if theta is None:
         if shape is None:
             raise ValueError(
-                f"{name}: this population fits any model, so give the start (arrays, or a pytree of arrays)."
+                f"{name}: this population accepts any model, so pass a starting point (an array, or a pytree of "
+                "arrays)."
             )
         return jnp.zeros(shape, dtype)
     if is_fitted_model(theta):
         if problem.columns is None:
             raise ValueError(
-                f"{name}: a fitted model can start a problem made by Problem.from_frame only; give an array."
+                f"{name}: a fitted model can only start a problem made by Problem.from_frame; pass an array."
             )
         theta = problem.columns.start(theta)
     if shape is not None and isinstance(theta, (list, tuple)):
         theta = as_numbers(theta)  # a list of numbers is a vector, not a tree of numbers
     if not jax.tree.leaves(theta):
-        raise ValueError(f"{name} must hold at least one array; got {theta!r}.")
+        raise ValueError(f"{name} must contain at least one array; got {theta!r}.")
+    parameters = sum(np.size(leaf) for leaf in jax.tree.leaves(theta))
+    check_room(name, parameters // 2, parameters=parameters)  # at least 4 bytes each
     for path, leaf in jax.tree_util.tree_leaves_with_path(theta):
         if as_numbers(leaf).dtype.kind not in "buifV":  # V: bfloat16
+            where = f"{name}{jax.tree_util.keystr(path)}"
+            if isinstance(leaf, (str, complex)):
+                raise ValueError(
+                    f"{name} must be real numbers: one, a list, or a pytree of arrays; {where} is {leaf!r}."
+                )
             raise ValueError(
-                f"{name} must be a pytree of arrays, but {name}{jax.tree_util.keystr(path)} is {leaf!r}. Of an equinox "
-                "module take theta, network = pf.networks.split(module)."
+                f"{name} must be a pytree of arrays, but {where} is {leaf!r}. For an equinox module use theta, network "
+                "= pf.networks.split(module)."
             )
     theta = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), theta)
     if shape is not None:
@@ -91,12 +99,12 @@ def read_theta(problem: Problem, theta: Any, dtype: DTypeLike, name: str = "thet
     return theta
 
 
-# Structures and shapes that have passed `check_fit` in this process: tracing them again would find nothing new.
+# Structures and shapes that have passed `check_fit` in this process and need not be traced again.
 _FITTING: set[Any] = set()
 
 
 def check_fit(problem: Problem, theta: Theta, name: str = "theta") -> None:
-    """Trace one sample and its loss, so that a mismatch is found before anything is compiled."""
+    """Trace one sample and its loss, to find a mismatch before anything is compiled."""
     leaves, structure = jax.tree.flatten((problem, theta))
     seen = (structure, tuple((leaf.shape, leaf.dtype) if eqx.is_array(leaf) else leaf for leaf in leaves))
     if seen in _FITTING:
@@ -120,35 +128,35 @@ def check_fit(problem: Problem, theta: Theta, name: str = "theta") -> None:
     except Exception as error:
         shapes = [leaf.shape for leaf in jax.tree.leaves(theta)]
         raise ValueError(
-            f"{name} of shape {shapes}, the population's sample and the loss do not fit together: "
+            f"{name} of shape {shapes}, the population's sample and the loss are incompatible: "
             f"{_misfit(error, problem, z)}"
         ) from error
     leaves = jax.tree.leaves(value)
     if len(leaves) != 1 or leaves[0].shape[1:] != ():
         got = [leaf.shape[1:] for leaf in leaves]
         raise ValueError(f"loss must return one number for one sample; it returned an array of shape {got}.")
-    if len(_FITTING) > 256:  # it keeps losses alive, so it is not kept for ever
+    if len(_FITTING) > 256:  # it keeps losses alive, so it is bounded
         _FITTING.clear()
     _FITTING.add(seen)
 
 
 def _misfit(error: Exception, problem: Problem, z: PyTree) -> str:
-    """Which of the three does not fit: in our words for our parts, in Python's for a user's own."""
+    """Which of the three is incompatible: in our words for built-in parts, in Python's for custom ones."""
     *_, last = traceback.walk_tb(error.__traceback__)
     loss = getattr(problem.loss, "__name__", type(problem.loss).__name__)
     if isinstance(error, ValueError) and last[0].f_globals.get("__name__", "").startswith("performative."):
         return str(error)
     part: Any
     if z is None:
-        part, own = problem.population, f"{type(problem.population).__name__} has no sample for such a model."
+        part, own = problem.population, f"{type(problem.population).__name__} cannot sample for such a model."
     else:
-        part, own = problem.loss, f"{loss} cannot be taken of such a model and a sample of shape {z}."
+        part, own = problem.loss, f"{loss} cannot be evaluated for such a model and a sample of shape {z}."
     ours = getattr(part, "__module__", type(part).__module__).startswith("performative.")
     return own if ours else f"{own} It says: {(str(error) or repr(error)).splitlines()[0]}"
 
 
 def place_start(problem: Problem, start: Theta, given: bool) -> Theta:
-    """A start inside of the domain: refused where the user gave another, moved there where we chose it."""
+    """A start inside the domain: raise if the user's start is outside, project a default start."""
     if problem.domain is None:
         return start
     for leaf in jax.tree.leaves(start):
@@ -161,29 +169,29 @@ def place_start(problem: Problem, start: Theta, given: bool) -> Theta:
         at = np.unravel_index(int(np.argmax(worst)), worst.shape)
         name = "theta" + jax.tree_util.keystr(path) + (f"[{', '.join(map(str, at))}]" if at else "")
         raise ValueError(
-            f"theta must start inside of the domain {problem.domain}; {name} is {float(far[at]):.4g}, the nearest "
-            f"point there has {float(near[at]):.4g}. Start at problem.domain.project(theta), or give a larger domain."
+            f"theta must start inside the domain {problem.domain}; {name} is {float(far[at]):.4g}, the nearest point "
+            f"of the domain has {float(near[at]):.4g}. Start at problem.domain.project(theta), or use a larger domain."
         )
     return inside
 
 
 def check_length(rounds: int, algorithm: Algorithm) -> None:
-    """Refuse a run whose clock t = round * E + e would not fit a 32-bit whole number: eta(t) would start again."""
+    """Raise if the clock t = round * E + e would overflow a 32-bit integer: eta(t) would wrap around."""
     if rounds * algorithm.steps >= 2**31:
         raise ValueError(
-            f"rounds={rounds} of {algorithm.steps} local steps are more than the 2^31 steps that a run can count; use "
-            "fewer, or several runs, each from the model of the one before."
+            f"rounds={rounds} of {algorithm.steps} local steps exceed the 2^31 steps that a run can count; use "
+            "fewer, or several runs, each starting from the previous one's model."
         )
 
 
 def check_rows(problem: Problem, algorithm: Algorithm) -> None:
-    """Every client's table must serve the batch, the smallest too."""
+    """Raise unless the batch works with every client's table, including the smallest."""
     rows = problem.population.rows
     algorithm.batch.check(None if rows is None else int(np.min(rows)))
 
 
 def check_owners(problem: Unchecked[Problem], algorithm: Unchecked[Algorithm]) -> None:
-    """Refuse what is not a problem or not an algorithm."""
+    """Raise unless these are a problem and an algorithm."""
     if not isinstance(problem, Problem):
         raise ValueError(f"problem must be a pf.Problem; got {type(problem).__name__}.")
     if not isinstance(algorithm, Algorithm):
@@ -194,12 +202,13 @@ def check_owners(problem: Unchecked[Problem], algorithm: Unchecked[Algorithm]) -
 
 
 def check_schedule(rate: Schedule) -> None:
-    """A schedule of the user's own must give one number for the count of local steps."""
+    """Raise unless a custom schedule returns one number for the count of local steps."""
     try:
         shape = jax.eval_shape(lambda t: jnp.asarray(rate(t)), jnp.asarray(0)).shape
     except Exception as error:
         raise ValueError(
-            f"rate must be a function of t, the count of local steps 0, 1, ..., that gives one number; it says: {error}"
+            f"rate must be a function of t, the count of local steps 0, 1, ..., that returns one number; it says: "
+            f"{error}"
         ) from error
     if shape != ():
-        raise ValueError(f"rate must give one number for each t; it gave an array of shape {shape}.")
+        raise ValueError(f"rate must return one number for each t; it returned an array of shape {shape}.")

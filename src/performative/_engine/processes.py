@@ -1,4 +1,4 @@
-"""What several processes that share a run (`jax.distributed`) have to say to each other."""
+"""Communication between the processes that share a run (`jax.distributed`)."""
 
 import json
 import zlib
@@ -21,12 +21,12 @@ def several(mesh: Mesh | None) -> bool:
 
 
 def from_all(value: int) -> list[int]:
-    """What each process has to say, a whole number below 2^31."""
+    """Gather one integer below 2^31 from each process."""
     return [int(v) for v in multihost_utils.process_allgather(np.asarray(value, np.int32))]
 
 
 def agree(what: str, value: object, advice: str) -> None:
-    """Refuse to go on where processes differ: they would wait for each other for ever."""
+    """Raise if processes disagree: they would wait for each other forever."""
     told = from_all(zlib.crc32(json.dumps(describe(value)).encode()) >> 1)
     others = sum(other != told[jax.process_index()] for other in told)
     if others:
@@ -37,7 +37,7 @@ def agree(what: str, value: object, advice: str) -> None:
 
 
 class Fetched:
-    """An array of a run, cut to `shape`, that is brought to the host when NumPy asks for it. All processes must ask."""
+    """An array of a run, cut to `shape`, fetched to the host when NumPy reads it. All processes must read it."""
 
     def __init__(self, leaf: Array, shape: tuple[int, ...]):
         self.leaf, self.shape, self.dtype = leaf, shape, leaf.dtype
@@ -52,11 +52,11 @@ class Fetched:
 def save_once(
     folder: RunFolder, state: PyTree, chunks: list[dict[str, np.ndarray]], notes: dict[str, Any], mesh: Mesh | None
 ) -> None:
-    """Write a checkpoint. Of several processes the first one writes, and none goes on before it is there."""
+    """Write a checkpoint. With several processes the first one writes, and all wait until it is done."""
     if not several(mesh) or jax.process_index() == 0:
         folder.save(state, chunks, notes)
     else:
-        for leaf in jax.tree.leaves(state):  # the writer gets to see what lies here only if all ask
+        for leaf in jax.tree.leaves(state):  # the writer can read what lies here only if all processes fetch
             np.asarray(leaf)
     if several(mesh):
         multihost_utils.sync_global_devices("checkpoint")

@@ -1,8 +1,8 @@
 """Convolutions as matrix products, in any function that JAX can trace.
 
-A convolution whose kernel differs between clients becomes, mapped over clients, a grouped one; inside of a loop a CPU
+A convolution whose kernel differs between clients becomes a grouped one when mapped over clients; inside a loop a CPU
 runs even a plain one ten times slower than outside. Both are fast as matrix products: each output is a kernel times the
-patch of the image under it.
+image patch under it.
 """
 
 import itertools
@@ -24,15 +24,15 @@ Rule = Callable[..., Any]
 
 
 def has_convolutions(function: Callable[..., Any], *args: Any) -> bool:
-    """Whether it convolves with anything that we can spell out; args may be shapes."""
+    """Whether the function has convolutions; args may be shapes."""
     return _mentions(jax.make_jaxpr(function)(*args).jaxpr, {"conv_general_dilated"})
 
 
 class AsProducts(eqx.Module):
-    """`inner` with its convolutions spelled out as matrix products, and its poolings as maxima of slices.
+    """`inner` with its convolutions written as matrix products, and its pooling as maxima of slices.
 
     The values are the same up to rounding. Grouped and transposed convolutions are left as they are, and so are those
-    inside of `scan`, `while` or `cond`.
+    inside `scan`, `while` or `cond`.
     """
 
     inner: Callable[..., Any]
@@ -55,7 +55,7 @@ def _evaluate(jaxpr: Any, consts: Any, args: list[Any]) -> list[Any]:
         values = [read(var) for var in eqn.invars]
         rule = RULES.get(eqn.primitive.name)
         out = None if rule is None else rule(*values, **eqn.params)
-        if out is None:  # no rule, or none that fits: as it was
+        if out is None:  # no rule, or none that applies: unchanged
             inputs = [var for var in eqn.invars if not isinstance(var, jex.core.Literal)]
             alone = jaxpr.replace(constvars=[], invars=inputs, outvars=eqn.outvars, eqns=[eqn], effects=eqn.effects)
             outs = jax.core.eval_jaxpr(alone, [], *map(read, inputs))
@@ -66,8 +66,8 @@ def _evaluate(jaxpr: Any, consts: Any, args: list[Any]) -> list[Any]:
 
 
 def _inside(*values: Any, jaxpr: Any, name: str = "", **params: Any) -> Any:
-    """A function that was compiled by itself: looked into where there is something to spell out."""
-    # A CPU waits for the products, which `as_product` has more of, not for memory.
+    """A nested jitted function: rewritten if it contains anything to rewrite."""
+    # A CPU is limited by the products, of which `as_product` has more, not by memory.
     if name == HALVING and jax.default_backend() != "cpu":
         whole = as_product(*values)
         if whole is not None:
@@ -78,7 +78,7 @@ def _inside(*values: Any, jaxpr: Any, name: str = "", **params: Any) -> Any:
 
 
 def _again(*values: Any, jaxpr: Any, prevent_cse: bool, policy: Any, **params: Any) -> Any:
-    """`jax.checkpoint`: what is computed twice stays so."""
+    """`jax.checkpoint`: what is recomputed stays recomputed."""
     whole = jax.checkpoint(lambda *args: _evaluate(jaxpr, [], list(args)), prevent_cse=prevent_cse, policy=policy)
     return whole(*values)
 
@@ -112,7 +112,7 @@ def _convolve(
         patch, kernel.reshape(-1, out), (((patch.ndim - 1,), (0,)), ((), ())),
         precision=precision, preferred_element_type=preferred_element_type,
     )  # fmt: skip
-    # From [n, *space, channels out] to the order that was asked for.
+    # From [n, *space, channels out] to the requested order.
     order = [0] * result.ndim
     for place, axis in enumerate((out_spec[0], *out_spec[2:], out_spec[1])):
         order[axis] = place
@@ -125,7 +125,7 @@ def _pool(
 ) -> Array | None:  # fmt: skip
     """The maximum of windows that do not overlap: of their first entries, their second entries, ..., as slices.
 
-    Its derivative goes to the first of equal entries, as that of the pooling does, without the scatter.
+    As in pooling, the derivative goes to the first of equal entries, but without a scatter.
     """
     window = tuple(window_dimensions)
     apart = tuple(window_strides) == window and set(base_dilation) | set(window_dilation) <= {1}
@@ -153,7 +153,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-# Operations that hold programs of their own.
+# Operations that contain programs.
 _AROUND = {"jit", "pjit", "checkpoint", "remat2"}
 
 

@@ -1,4 +1,4 @@
-"""Compiled programs of one process: kept on disk, let go before memory maps run out, not made again without need."""
+"""Compiled programs of one process: cached on disk, freed before memory maps run out, recompiled only if needed."""
 
 import os
 import types
@@ -10,19 +10,20 @@ import jax
 
 from performative._base.messages import warn
 
-# jax's settings are not known to type checkers.
+# Type checkers do not know jax's settings.
 _CONFIG: Any = jax.config
 _MAPS, _LIMIT = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
-# Every compiled program holds a handful of memory maps. Linux ends a process that asks for more than its limit (65,530
-# as it comes), from inside the compiler, where nothing can be caught: let them go well before.
+# Every compiled program uses a handful of memory maps. Linux kills a process that exceeds its limit (65,530 by default)
+# from inside the compiler, where nothing can be caught: free them well before.
 _SHARE = 0.5
-# Functions that differ in what they hold, made from the same lines: so many are chance, more are made in each call.
+# Functions from the same source lines with different closures: up to this many may be incidental, more suggest that
+# every call creates one.
 _MANY = 5
 _made: dict[types.CodeType, list[weakref.ref[Any]]] = {}
 
 
 def cache_compilations() -> None:
-    """Keep compiled programs between processes, unless a place is set already or PERFORMATIVE_CACHE=off."""
+    """Cache compiled programs between processes, unless a cache is already set or PERFORMATIVE_CACHE=off."""
     let_go()
     wish = os.environ.get("PERFORMATIVE_CACHE")
     if _CONFIG.jax_compilation_cache_dir is not None or wish == "off":
@@ -33,11 +34,11 @@ def cache_compilations() -> None:
 
 
 def let_go() -> bool:
-    """Forget compiled programs where they hold half of the memory maps that the system allows; says whether it did."""
+    """Drop compiled programs if they use half of the memory maps that the system allows; return whether it did."""
     try:
         held = _MAPS.read_bytes().count(b"\n")
         limit = int(_LIMIT.read_text())
-    except (OSError, ValueError):  # another system, which has no such limit
+    except (OSError, ValueError):  # another operating system, without such a limit
         return False
     if held < _SHARE * limit:
         return False
@@ -46,8 +47,8 @@ def let_go() -> bool:
 
 
 def same_function(function: Any, what: str = "loss") -> Any:
-    """The function that was seen before where this one is made from the same lines and holds the same: a program that
-    was compiled for that one serves. A loss that holds other arrays in each call is compiled anew each time: said once.
+    """An earlier function with the same source lines and closure, if any, so its compiled program is reused. A loss
+    that closes over different arrays in each call is recompiled each time, which is warned about once.
     """
     if not isinstance(function, types.FunctionType):
         return function
@@ -61,8 +62,9 @@ def same_function(function: Any, what: str = "loss") -> Any:
         known.append(weakref.ref(function))  # once is enough
         warn(
             "function-made-anew",
-            f"the {what} {function.__qualname__!r} has been made {_MANY + 1} times, holding something else each time, "
-            "and each is compiled again. Define it once, or make it an equinox module whose numbers are leaves.",
+            f"the {what} {function.__qualname__!r} has been created {_MANY + 1} times, each time with a different "
+            "closure, and is recompiled each time. Define it once, or make it an equinox module whose numbers are "
+            "leaves.",
         )
     return function
 
@@ -76,9 +78,9 @@ def _hold_the_same(one: types.FunctionType, other: types.FunctionType) -> bool:
 
 
 def _is_same(one: types.CellType, other: types.CellType) -> bool:
-    """Whether two cells hold the same thing; plain numbers and text may be equal, all else must be identical."""
+    """Whether two cells hold the same value; plain numbers and strings may be equal, all else must be identical."""
     try:
         a, b = one.cell_contents, other.cell_contents
-    except ValueError:  # a cell that is empty
+    except ValueError:  # an empty cell
         return False
     return a is b or (type(a) is type(b) and isinstance(a, (bool, int, float, str)) and a == b)

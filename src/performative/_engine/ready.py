@@ -1,4 +1,4 @@
-"""A problem and an algorithm made ready to run: what `run`, `estimate_memory` and a live federation begin with."""
+"""Prepare a problem and an algorithm: the first step of `run`, `estimate_memory` and a live federation."""
 
 import dataclasses
 from typing import Any
@@ -31,7 +31,7 @@ def make_ready(
     problem: Problem, algorithm: Algorithm, theta: Theta, clock: Clock, record: Record, precision: Any,
     mesh: Mesh | None = None,
 ) -> tuple[Setup, Any, Any]:  # fmt: skip
-    """On the device: the setup with all that is recorded, the start, and the stable point (None where not known)."""
+    """On the device: the setup with all records, the start, and the stable point (None if unknown)."""
     cache_compilations()
     problem = with_known_loss(problem)
     ready = prepare(problem, algorithm, clock, record)
@@ -50,7 +50,7 @@ def make_ready(
 
 
 def with_known_loss(problem: Any) -> Any:
-    """With the loss that was seen before, where it is the same; what is no problem is refused later."""
+    """Reuse an equal loss that was seen before; anything but a problem is refused later."""
     return dataclasses.replace(problem, loss=same_function(problem.loss)) if isinstance(problem, Problem) else problem
 
 
@@ -60,7 +60,7 @@ def with_distances(setup: Setup, points: dict[str, Any]) -> Setup:
 
 
 def about(algorithm: Algorithm, seed: int | None, setup: Setup, seconds: float, compute: Compute) -> dict[str, Any]:
-    """What every history says of itself."""
+    """The metadata of every history."""
     return {
         "algorithm": algorithm.name,
         "config": describe(algorithm),
@@ -72,9 +72,9 @@ def about(algorithm: Algorithm, seed: int | None, setup: Setup, seconds: float, 
 
 
 def find_points(problem: Problem, start: Theta, record: Record, algorithm: Algorithm) -> dict[str, Any]:
-    """Points to measure distances to: those given, else closed forms where the population has them.
+    """Points to measure distances to: those given, else closed forms if the population has them.
 
-    Closed forms are for one model that everybody meets.
+    Closed forms assume one model for everybody.
     """
     stable, optimal, one = record.stable, record.optimal, algorithm.sharing.is_one
     start = algorithm.sharing.start(start)
@@ -96,9 +96,9 @@ def find_points(problem: Problem, start: Theta, record: Record, algorithm: Algor
 
 
 def _closed_form(problem: Problem, which: str) -> Any:
-    """A closed form, None where it lies outside of the domain: there it is not the point that training goes to.
+    """A closed form; None if it lies outside the domain, since training then converges elsewhere.
 
-    Where the data change with time it moves; it can be followed if it can be traced, and there is no domain.
+    If the data change with time the point moves; it can be tracked if it can be traced and there is no domain.
     """
     population = problem.population
     if population.reads_time:
@@ -109,7 +109,7 @@ def _closed_form(problem: Problem, which: str) -> Any:
         try:
             shape = jax.ShapeDtypeStruct((), jnp.result_type(float))
             found = eqx.filter_eval_shape(at, population, problem.client_weights, shape)
-        except jax.errors.JAXTypeError:  # worked out on the host
+        except jax.errors.JAXTypeError:  # computed on the host
             return None
         return None if found is None or problem.domain is not None else DistanceToMoving(which)
     point = getattr(population, which)(problem.loss, problem.client_weights)

@@ -1,4 +1,4 @@
-"""One row of records: the metrics of a round, what was asked of each client, the model."""
+"""One row of records: the metrics of a round, the requested quantities of each client, the model."""
 
 import operator
 from typing import Any
@@ -16,14 +16,14 @@ from performative.record import Change, Metric, Published, Unseen, View
 from performative.types import Cohort, State, Theta, Upload, squared_norm
 
 _PRIVACY = (
-    "with privacy= or secure aggregation a metric sees published models only (theta, deployed, round). Declare it "
-    "pf.Metric(..., unprotected=True) to let it look further; the guarantee is then void."
+    "with privacy= or secure aggregation a metric sees only published models (theta, deployed, round). Declare it "
+    "pf.Metric(..., unprotected=True) to let it see more; the guarantee is then void."
 )
 _BEFORE = "there is none before the first round."
 
 
 class Report(eqx.Module):
-    """What a round tells: the state before it, who was asked, who was heard, and what they sent."""
+    """What a round reports: the state before it, the selected cohort, the cohort that responded, and its uploads."""
 
     before: State
     asked: Cohort
@@ -43,7 +43,7 @@ def view_of(setup: Setup, after: State, report: Report) -> View:
 
 
 def levels_of(setup: Setup, view: View) -> dict[str, Array]:
-    """Levels as they are now. One that looks at more than the model is NaN in a round that heard nobody."""
+    """Current levels. One that depends on more than the model is NaN in a round without uploads."""
     found: dict[str, Array] = {}
     somebody = None if view.cohort.active is None else jnp.any(view.cohort.active)
     for name, metric in setup.metrics.items():
@@ -71,13 +71,13 @@ def add_totals(one: dict[str, Total], other: dict[str, Total]) -> dict[str, Tota
 
 
 def levels_at_start(setup: Setup, theta: Theta) -> dict[str, Array]:
-    """Levels before the first round, of those that look at the model alone; others have no value yet."""
+    """Levels before the first round, of metrics that depend on the model alone; others have no value yet."""
     found: dict[str, Array] = {}
     view = Published(theta, theta, jnp.zeros((), jnp.int32), _BEFORE)
     for name, metric in setup.metrics.items():
         if metric.kind == "level":
             try:
-                if isinstance(metric.function, DistanceToMoving):  # it needs the time, which is known at the start
+                if isinstance(metric.function, DistanceToMoving):  # it needs the time, known at the start
                     begin = jnp.zeros((), setup.weights.dtype)
                     values: Any = metric.function.of(setup.problem, setup.weights, theta, begin)
                 else:
@@ -89,7 +89,7 @@ def levels_at_start(setup: Setup, theta: Theta) -> dict[str, Array]:
 
 
 def make_row(setup: Setup, after: State, report: Report, theta: bool, limit: Any) -> dict[str, Any]:
-    """Levels now, totals of this round, whether the model is sound: finite and within the limit."""
+    """Current levels, totals of this round, and whether the model is sound: finite and within the limit."""
     view = view_of(setup, after, report)
     levels, totals = levels_of(setup, view), totals_of(setup, view)
     for name in levels.keys() & totals.keys():
@@ -105,7 +105,7 @@ def make_row(setup: Setup, after: State, report: Report, theta: bool, limit: Any
 
 
 def _is_sound(after: State, asked: Cohort, limit: Any) -> Array:
-    """Whether the model is finite and within the limit, and so are those of clients that took part."""
+    """Whether the model and those of participating clients are finite and within the limit."""
     sound, own = squared_norm(after.theta) <= limit, after.clients.own
     if not any(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(own)):
         return sound
@@ -114,7 +114,7 @@ def _is_sound(after: State, asked: Cohort, limit: Any) -> Array:
 
 
 def _look(setup: Setup, name: str, metric: Metric, view: View) -> tuple[Any, bool]:
-    """The metric's value, and whether it looked at more than the model."""
+    """The metric's value, and whether it read more than the model."""
     try:
         return metric.function(Published(view.theta, view.deployed, view.round, _PRIVACY)), False
     except Unseen as refused:
@@ -152,7 +152,7 @@ def _of_clients(name: str, view: View) -> Array:
         return held[name].astype(view.weights.dtype)
     if known.get(name) is None:
         choices = ", ".join(sorted([*known, *held]))
-        raise ValueError(f"clients: there is no {name!r} of a client; choose from {choices}.")
+        raise ValueError(f"clients: no quantity {name!r} is recorded per client; choose from {choices}.")
     clients, dtype = view.weights.shape[0], view.weights.dtype
     ids = jnp.where(view.asked.present, view.asked.ids, clients)
     return jnp.full((clients,), jnp.nan, dtype).at[ids].set(known[name].astype(dtype), mode="drop")

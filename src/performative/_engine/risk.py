@@ -9,12 +9,12 @@ from performative._base.client_axis import client_axes
 from performative.problem import Problem
 from performative.types import Noise, Scene, Theta
 
-# Draws a client where an expectation has no exact rule.
+# Draws per client if an expectation has no exact rule.
 NODES = 2048
-# Up to this many numbers are held at once (32 MB in float64); beyond, clients are taken in blocks.
+# Up to this many numbers are in memory at once (32 MB in float64); beyond, clients are processed in blocks.
 _SAMPLES = 1 << 22
-# Beyond this many numbers, samples of one client are taken in blocks too, of at least so many. A model of _SMALL_MODEL
-# numbers is a network.
+# Beyond this many numbers, samples of one client are processed in blocks too, of at least this many. A model of
+# _SMALL_MODEL numbers counts as a network.
 _SMALL_MODEL, _NUMBERS, _FEWEST = 1 << 12, 1 << 25, 16
 
 
@@ -25,11 +25,11 @@ def client_risks(
     """f_i(theta; deployed) = E_{Z ~ D_i(deployed)} l(theta; Z), for each client.
 
     Exact over finite tables and, for smooth losses, over Gaussian data of few dimensions; else over fixed draws (common
-    random numbers). `world` holds the clients' worlds; None lets each settle under `deployed`. Memory is bounded:
-    many clients are taken in blocks, and what their derivatives need is computed again rather than stored. `every` = k
-    takes every k-th of these samples only, for a first look. With `apart` each client has models of its own: theta and
-    deployed lead with an axis of clients. `models` are all that people see, where they react to more than their own,
-    and `players` says which of them each client's people meet.
+    random numbers). `world` contains the clients' worlds; None lets each settle under `deployed`. Memory is bounded:
+    many clients are processed in blocks, and what their derivatives need is recomputed rather than stored. `every` = k
+    uses only every k-th of these samples, for a quick estimate. With `apart` each client has its own models: theta and
+    deployed have a leading axis of clients. `models` are all deployed models, if people react to more than their own,
+    and `players` gives the index of the model that each client's people see.
     """
     arrays, rest = eqx.partition(problem.population, eqx.is_array)
 
@@ -66,22 +66,22 @@ def client_risks(
 
 
 def samples_at_once(theta: Theta, count: int, width: int) -> int:
-    """How many of `count` samples of `width` numbers each to take the loss of side by side.
+    """How many of `count` samples of `width` numbers each to evaluate the loss on in parallel.
 
-    What a network writes down on its way to the loss of a sample is taken to be as long as the network itself: true of
-    the usual ones, and much too careful for most.
+    The activations of a network for one sample are assumed to be as large as the network itself: true of common ones,
+    and far too conservative for most.
     """
     size = sum(leaf.size for leaf in jax.tree.leaves(theta))
     return min(count, max(_FEWEST, _NUMBERS // (width if size < _SMALL_MODEL else max(width, size))))
 
 
 def count_nodes(problem: Problem, deployed: Theta, nodes: int = NODES) -> int:
-    """Samples a client that its expectation is taken over."""
+    """Number of samples per client in its expectation."""
     return shape_of_nodes(problem, deployed, nodes)[0]
 
 
 def shape_of_nodes(problem: Problem, deployed: Theta, nodes: int = NODES) -> tuple[int, int]:
-    """Samples a client that its expectation is taken over, and the numbers in one of them."""
+    """Number of samples per client in its expectation, and of numbers in each."""
     arrays, rest = eqx.partition(problem.population, eqx.is_array)
 
     def first(rows: PyTree) -> PyTree:

@@ -1,4 +1,4 @@
-"""Risks along a run, measured between chunks on a fixed subset of clients."""
+"""Risks during a run, measured between chunks on a fixed subset of clients."""
 
 import equinox as eqx
 import jax
@@ -19,15 +19,15 @@ from performative.problem import Problem
 from performative.sharing import OneModel
 from performative.types import State, Theta
 
-# Up to this many clients all are measured; beyond, as many are drawn once in proportion to their weights.
+# Up to this many clients, all are measured; beyond, this many are drawn once in proportion to their weights.
 _CLIENTS = 256
 _NODES = 256
 
 
 def measured_clients(weights: np.ndarray, mesh: Mesh | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Ids of the clients whose risk is measured, and how many times each was expected among them.
+    """Ids of the clients whose risk is measured, and the expected count of each among them.
 
-    On a mesh the last one fills up the rows, expected so often that it counts nothing.
+    On a mesh copies of the last one pad the rows, with an infinite expected count and so zero weight.
     """
     ids, expected = np.arange(len(weights), dtype=np.int32), np.ones(len(weights))
     if len(weights) > _CLIENTS:
@@ -42,14 +42,14 @@ def measured_clients(weights: np.ndarray, mesh: Mesh | None = None) -> tuple[np.
 def measure_risks(
     fixed: RunInputs, state: State, ids: Int[Array, " K"], expected: Float[Array, " K"]
 ) -> dict[str, Array]:
-    """decoupled: the new model on data of the deployed one. performative: on the data that it will bring about.
+    """decoupled: the new model on data of the deployed one. performative: on the data that it will induce.
 
-    A client of weight p_i that was expected c_i times in the subset counts p_i / c_i, which is unbiased for every
-    setting of a sweep, whatever weights it has. risk_spread: how unlike the clients' own performative risks f_i are,
+    A client of weight p_i that was expected c_i times in the subset has weight p_i / c_i, which is unbiased for every
+    setting of a sweep, whatever its weights. risk_spread: how much the clients' own performative risks f_i differ,
 
         sqrt(sum_i p_i (f_i - f)^2)
 
-    the usual figure of fairness between clients.
+    the usual measure of fairness between clients.
     """
 
     def one(setup: Setup, state: State) -> dict[str, Array]:
@@ -78,7 +78,7 @@ def measure_risks(
 
 @eqx.filter_jit
 def final_models(fixed: RunInputs, state: State) -> Theta:
-    """The model that each client's people meet next, [repeats, N, ...], of settings before them in a sweep."""
+    """The model that each client's people see next, [repeats, N, ...], in a sweep with an axis of settings first."""
 
     def repeats(setup: Setup, state: State) -> Theta:
         ids = jnp.arange(setup.weights.shape[0], dtype=jnp.int32)
@@ -88,7 +88,7 @@ def final_models(fixed: RunInputs, state: State) -> Theta:
 
 
 def met_models(setup: Setup, state: State, ids: Int[Array, " K"]) -> tuple[Theta, Theta]:
-    """The model that people will meet next, and the one that they meet now: of each client, or one for all."""
+    """The model that people will see next, and the one that they see now: per client, or one for all."""
     sharing, clients = setup.algorithm.sharing, state.clients
     if sharing.is_one:
         return state.theta, state.deployed
@@ -104,7 +104,7 @@ def _risks(
     part: Problem, theta: Theta, deployed: Theta, world: PyTree, setup: Setup, models: PyTree = None,
     players: Int[Array, " K"] | None = None,
 ) -> Float[Array, " K"]:  # fmt: skip
-    """`client_risks`, on a mesh of each device's clients by themselves."""
+    """`client_risks`; on a mesh each device evaluates its own clients."""
     mesh, apart = setup.mesh, not setup.algorithm.sharing.is_one
     if mesh is None:
         return client_risks(part, theta, deployed, world, _NODES, apart=apart, models=models, players=players)
@@ -124,7 +124,7 @@ def _risks(
 
 
 def _subset(setup: Setup, ids: Int[Array, " K"]) -> Problem:
-    """The problem restricted to some clients, as a problem again."""
+    """The problem restricted to some clients."""
     problem = eqx.tree_at(lambda p: p.loss, setup.problem, setup.compute.loss(setup.problem.loss), is_leaf=callable)
     if setup.weights.shape[0] <= _CLIENTS:
         return problem

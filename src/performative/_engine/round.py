@@ -37,14 +37,14 @@ def begin_server(setup: Setup, state: State, keys: RunKeys) -> Any:
 
 
 def open_round(setup: Setup, state: State, keys: RunKeys) -> tuple[Cohort, Broadcast, PyTree]:
-    """The server chooses the cohort and says what it has to say."""
+    """The server selects the cohort and makes its broadcast."""
     server = keys.of_server(state.round)
     cohort, chosen = setup.algorithm.participation.select(server, known(setup, state), state.server.participation)
     return cohort, make_broadcast(setup, state, cohort), chosen
 
 
 def make_broadcast(setup: Setup, state: State, cohort: Cohort) -> Broadcast:
-    """What the server says to a cohort."""
+    """What the server sends to a cohort."""
     algorithm = setup.algorithm
     deployed = algorithm.deploy.next(state.deployed, state.theta, state.round)
     if algorithm.deploy.lag:
@@ -55,8 +55,8 @@ def make_broadcast(setup: Setup, state: State, cohort: Cohort) -> Broadcast:
     if extra and not algorithm.sharing.is_one:
         names = type(algorithm.sharing).__name__, type(algorithm.aggregator).__name__
         raise ValueError(
-            f"sharing={names[0]} with {names[1]}: what it sends beside the model is made for one model that all "
-            "clients train; use sharing=pf.sharing.OneModel()."
+            f"sharing={names[0]} with {names[1]}: what it sends with the model assumes one model that all clients "
+            "train; use sharing=pf.sharing.OneModel()."
         )
     size = algorithm.participation.size(setup.weights.shape[0])
     time = None if state.time is None else state.time.high
@@ -70,7 +70,7 @@ def make_broadcast(setup: Setup, state: State, cohort: Cohort) -> Broadcast:
 
 
 def _late(state: State, lag: int) -> Any:
-    """The model of `lag` rounds ago, the first one before there is such a model."""
+    """The model of `lag` rounds ago, or the first one if there is none that old."""
     first = state.past[0]
     rows = jax.tree.leaves(first)[0].shape[0]
     at = (state.round - lag) % rows
@@ -81,9 +81,9 @@ def _late(state: State, lag: int) -> Any:
 
 
 def measure_losses(setup: Setup, state: State, ids: Array, key: Array, samples: int | None = None) -> Array:
-    """The loss of each of these clients at the server's model, on data as they respond to the model last deployed.
+    """The loss of each of these clients at the server's model, on data that responded to the last deployed model.
 
-    Exact (over a table, or the nodes of a law) where `samples` is None.
+    Exact (over a table, or quadrature nodes) if `samples` is None.
     """
     problem, everyone = setup.problem, setup.algorithm.sharing
     rows, axes = take_clients(problem.population, ids)
@@ -108,7 +108,7 @@ def measure_losses(setup: Setup, state: State, ids: Array, key: Array, samples: 
 def move_absent_worlds(
     setup: Setup, before: ClientMemory, after: ClientMemory, cohort: Cohort, broadcast: Broadcast
 ) -> ClientMemory:
-    """absent="reacts": the worlds of clients that sat out react to the deployed model too (costs O(N))."""
+    """absent="reacts": the worlds of absent clients react to the deployed model too (costs O(N))."""
     population = setup.problem.population
     if before.world is None or setup.algorithm.participation.is_full:
         return after
@@ -148,7 +148,7 @@ def close_round(
 ) -> tuple[State, Report]:
     """The aggregator turns uploads into a move.
 
-    Where `total` is given, it is the sum of the updates by `aggregator.sum_weights`, and `upload` holds none.
+    If `total` is given, it is the sum of the updates weighted by `aggregator.sum_weights`, and `upload` contains none.
     """
     algorithm, problem = setup.algorithm, setup.problem
     asked, cohort = cohort, reject_broken(cohort, upload)

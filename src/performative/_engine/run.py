@@ -41,7 +41,7 @@ from performative.problem import Problem
 from performative.record import RISK_POINTS, Record
 from performative.types import Theta
 
-# A run whose data and memory alone are this many times what is free is not begun.
+# A run whose data and memory alone are this many times the free memory is refused.
 _FAR_TOO_MUCH = 2
 
 
@@ -64,28 +64,28 @@ def run(
     clients_at_once: int | None = None,
     **old: Any,
 ) -> History:
-    """Run an algorithm on a problem, `repeats` times at once, and return what was recorded.
+    """Run an algorithm on a problem, `repeats` times in parallel, and return the recorded history.
 
     Args:
         problem: or a `pf.Game`, all of whose players use the algorithm
         rounds: server rounds
-        theta: the start; None for zeros where the population settles the shape
-        seed, repeats: repeat r of a seed is the same trajectory however many repeats there are
-        record: pf.Record(every, theta, risks, metrics, ...): what is written down
+        theta: the start; None for zeros if the population determines the shape
+        seed, repeats: repeat r of a seed is the same trajectory whatever the number of repeats
+        record: pf.Record(every, theta, risks, metrics, ...): what to record
         callbacks: called between chunks with the new records, see `pf.callbacks`
         clock: what a local step and an exchange cost in simulated time
-        privacy: pf.Privacy(delta, epsilon): epsilon so far is recorded; a run stops before it exceeds its budget
-        checkpoint: folder for state and history, or pf.Checkpoint(folder, every, resume): with resume=True a run that
-            was killed goes on from there, to the same bits
-        dtype: "float32" (default), "float64", or "bfloat16": gradients in bfloat16, all else in float32
-        executor: "dense", "gather", "loop" or one of your own; None picks one, and `history.meta["executor"]` says
-            which. "sharded" deals clients out over all devices, their data and memory too; those of several processes
-            after `jax.distributed.initialize`, each of which calls `run` alike
-        clients_at_once: clients that compute side by side (on each device), to save memory; None takes as many as fit,
-            and `history.meta["compute"]` says what was chosen
+        privacy: pf.Privacy(delta, epsilon): epsilon so far is recorded; the run stops before it exceeds its budget
+        checkpoint: folder for state and history, or pf.Checkpoint(folder, every, resume): with resume=True a killed run
+            continues from there, bit for bit
+        dtype: "float32" (default), "float64", or "bfloat16": gradients in bfloat16, everything else in float32
+        executor: "dense", "gather", "loop" or a custom one; None picks one, and `history.meta["executor"]` names it.
+            "sharded" distributes clients, with their data and memory, over all devices; after
+            `jax.distributed.initialize` over those of all processes, each of which makes the same call to `run`
+        clients_at_once: clients that compute in parallel (on each device), to save memory; None uses as many as fit,
+            and `history.meta["compute"]` reports the choice
 
-    Keywords of old (record_theta, every, risk, consensus, stable, optimal, limit, checkpoint_every, resume, at_once,
-    progress) still work, with a warning that names their new place.
+    The deprecated keywords (record_theta, every, risk, consensus, stable, optimal, limit, checkpoint_every, resume,
+    at_once, progress) still work, with a warning that names their replacement.
     """
     check_counts(rounds=rounds, repeats=repeats)
     if isinstance(problem, Game):
@@ -105,21 +105,21 @@ def _run(
     if options.executor == "sharded":
         mesh = pick_executor("sharded", algorithm).mesh()
     if privacy is not None and several(mesh):
-        raise ValueError("privacy: its ledger is kept by one process; run this one in a single process.")
+        raise ValueError("privacy: its ledger is kept by one process; run this in a single process.")
     setup, start, stable = make_ready(problem, algorithm, theta, options.clock, record, options.precision, mesh)
     check_length(rounds, algorithm)
     if several(mesh):
         shapes = [np.shape(leaf) for leaf in jax.tree.leaves(setup) if hasattr(leaf, "shape")]
         told = [rounds, seed, repeats, dataclasses.asdict(record), options.dtype, options.clients_at_once]
         told_kept = None if kept is None else [kept.every, kept.resume]
-        agree("run: the arguments", [*told, shapes, algorithm, start, told_kept], "Call it alike.")
+        agree("run: the arguments", [*told, shapes, algorithm, start, told_kept], "Make the same call in each.")
     setup, footprint = _lay_out(setup, start, repeats, options, mesh)
     watch = RecordConfig(record.every, record.theta == "all", pick_executor(options.executor, algorithm))
     folder = None
     if kept is not None:
         identity = _identity(problem, algorithm, start, seed, repeats, watch, options, setup)
         folder = RunFolder(kept.folder, identity, kept.resume)
-        # Of several processes the first one writes; the others read what it wrote.
+        # With several processes the first one writes; the others read what it wrote.
         folder = stack.enter_context(folder.held()) if jax.process_index() == 0 else folder
     seen = record.looks_at() + options.calls.looks_at()
     ledger = read_ledger(privacy, problem, algorithm, folder, theta, seen=seen)
@@ -128,7 +128,7 @@ def _run(
     secure = ledger is not None and ledger.secure
     if secure:
         check_grid(problem, algorithm, start)
-    # Who is drawn must be as hard to guess as the noise.
+    # The sampled cohorts must be as hard to guess as the noise.
     keys = secret_keys(repeats) if secure else repeat_keys(seed, repeats)
     fixed = RunInputs(setup, everywhere(keys, mesh))
     every = None if kept is None else kept.every or max(1, rounds // RISK_POINTS)
@@ -160,7 +160,7 @@ def _run(
 def _lay_out(
     setup: Setup, start: Theta, repeats: int, options: Options, mesh: Mesh | None
 ) -> tuple[Setup, Footprint | None]:
-    """The setup with its compute chosen; refused where it cannot fit."""
+    """The setup with its compute layout chosen; raises if it cannot fit."""
     at_once = options.clients_at_once
     compute, footprint = choose_compute(setup, start, repeats, at_once, half=options.half)
     if mesh is not None:
@@ -176,7 +176,7 @@ def _identity(
     problem: Problem, algorithm: Algorithm, start: Theta, seed: int, repeats: int, watch: RecordConfig,
     options: Options, setup: Setup,
 ) -> dict[str, Any]:  # fmt: skip
-    """What makes a run the same run, for a checkpoint."""
+    """What identifies a run, for a checkpoint."""
     assert options.checkpoint is not None
     return {
         "numerics": NUMERICS,
@@ -196,7 +196,7 @@ def _identity(
 
 
 def review(problem: Problem, algorithm: Algorithm, estimator: PyTree, aggregator: PyTree) -> list[str]:
-    """What the memories after a run give reason to say; they lead with an axis of repeats."""
+    """Notes on the final memories of estimator and aggregator, which have a leading axis of repeats."""
     notes = algorithm.estimator.review(estimator)
     return notes + algorithm.aggregator.review(aggregator, estimator, problem.client_weights)
 
@@ -204,9 +204,9 @@ def review(problem: Problem, algorithm: Algorithm, estimator: PyTree, aggregator
 def estimate_memory(
     problem: Problem | Game, algorithm: Algorithm, theta: Theta = None, repeats: int = 1, *, dtype: str | None = None
 ) -> Footprint:
-    """What a run would need on this machine's device, and how many clients would compute at once. Nothing is run.
+    """Estimate the memory a run needs on this machine's device, and how many clients compute at once. Nothing is run.
 
-    By tracing one client's round: its bytes have been between 0.9 and 1.9 times those of the compiled program.
+    The estimate traces one client's round; it was between 0.9 and 1.9 times the memory of the compiled program.
     """
     check_counts(repeats=repeats)
     if isinstance(problem, Game):

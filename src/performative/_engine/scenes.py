@@ -1,4 +1,4 @@
-"""All models that people meet, side by side: for populations that react to more than their own."""
+"""All deployed models, stacked: for populations that react to more than their own model."""
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +11,10 @@ from performative.types import Cohort, State, Theta
 
 
 def deployed_models(setup: Setup, state: State, deployed: Theta, cohort: Cohort) -> PyTree:
-    """The models in people's hands during a round, [players, ...]; None where nobody reads them, or there is one.
+    """The models deployed during a round, [players, ...]; None if nothing reads them, or there is only one.
 
-    `deployed` is what the server has deployed for the round; who takes part deploys what it keeps itself, where it is
-    time to, and who sits out leaves what it deployed last.
+    `deployed` is what the server has deployed for the round; participating clients deploy their own parts when due, and
+    absent ones keep what they deployed last.
     """
     if not _is_read(setup):
         return None
@@ -26,12 +26,12 @@ def deployed_models(setup: Setup, state: State, deployed: Theta, cohort: Cohort)
 
 
 def next_models(setup: Setup, state: State) -> PyTree:
-    """The models that people would meet next, if all were deployed; None as above."""
+    """The models that people would see next if all were deployed; None as above."""
     return _all_of(setup, state.theta, state.clients.own) if _is_read(setup) else None
 
 
 def players_of(setup: Setup, ids: Int[Array, " K"]) -> Int[Array, " K"] | None:
-    """Which of the models the people of each of these clients meet; None where nobody asks."""
+    """Which of the models the people of each of these clients see; None if nothing reads it."""
     return jax.vmap(setup.algorithm.sharing.player)(ids) if _is_read(setup) else None
 
 
@@ -42,5 +42,5 @@ def _is_read(setup: Setup) -> bool:
 def _all_of(setup: Setup, shared: PyTree, own: PyTree) -> PyTree:
     clients = setup.weights.shape[0]
     own = whole(own, setup.mesh)
-    kept = jax.tree.map(lambda leaf: leaf[:clients], own)  # over devices, rows that fill up come last
+    kept = jax.tree.map(lambda leaf: leaf[:clients], own)  # over devices, padding rows come last
     return whole(setup.algorithm.sharing.models(shared, kept, jnp.arange(clients, dtype=jnp.int32)), setup.mesh)

@@ -17,13 +17,13 @@ from performative.problem import Problem
 from performative.sharing.base import blank_local
 from performative.types import Draws, Theta
 
-# What rounding may take of a clip, and the largest sum of whole steps: half of what an int32 holds.
+# The fraction of a clip that rounding may take, and the largest sum of integer steps: half the range of int32.
 _MOST_LOST = 0.1
 _LARGEST = 2**30
 
 
 def noise_of_client(algorithm: Algorithm, start: Theta) -> Draws:
-    """The noise of one client's round, as shapes; None where a part adds none."""
+    """The noise of one client's round, as shapes; None for a part that adds none."""
     key = jax.random.key(0)
 
     def of(part: Any, draw: Any) -> Any:
@@ -39,7 +39,7 @@ def noise_of_client(algorithm: Algorithm, start: Theta) -> Draws:
 
 
 def shapes_of_secrets(fixed: RunInputs, start: Theta, watch: RecordConfig) -> Draws:
-    """One round's noise, as shapes: repeats, rows of the cohort, then what the part draws. Whole numbers."""
+    """One round's noise, as shapes: repeats, rows of the cohort, then what the part draws. Integers."""
     algorithm, clients = fixed.setup.algorithm, fixed.setup.weights.shape[-1]
     rows = watch.executor.rows(algorithm.participation.size(clients), clients)
     each = noise_of_client(algorithm, start)
@@ -47,7 +47,7 @@ def shapes_of_secrets(fixed: RunInputs, start: Theta, watch: RecordConfig) -> Dr
 
 
 def draw_secrets(fixed: RunInputs, start: Theta, watch: RecordConfig, rounds: int, room: int) -> Draws:
-    """Noise for `rounds` rounds, in arrays with room for `room`, so that chunks of every length share a program."""
+    """Noise for `rounds` rounds, in arrays with space for `room`, so chunks of any length share a program."""
 
     def draw(leaf: PyTree) -> Any:
         filled = np.zeros((room, *leaf.shape), np.int32)
@@ -58,19 +58,19 @@ def draw_secrets(fixed: RunInputs, start: Theta, watch: RecordConfig, rounds: in
 
 
 def client_secrets(algorithm: Algorithm, start: Theta) -> Draws:
-    """One client's noise of one round, drawn by the client itself."""
+    """One client's noise for one round, drawn by the client itself."""
     each = noise_of_client(algorithm, start)
     return jax.tree.map(lambda leaf: jnp.asarray(discrete_gaussian(GRID, leaf.shape)), each)
 
 
 def secret_keys(repeats: int) -> Any:
-    """Keys for samples and cohorts that no seed gives away, one a repeat."""
+    """Keys for samples and cohorts that no seed determines, one per repeat."""
     words = np.frombuffer(os.urandom(8 * repeats), np.uint32).reshape(repeats, 2)
     return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
 
 
 def check_grid(problem: Problem, algorithm: Algorithm, start: Theta) -> None:
-    """Refuse numbers for which sums of whole steps would not fit, or rounding would take much of the clip."""
+    """Raise if sums of integer steps would overflow, or rounding would take much of the clip."""
     shares = []
     if algorithm.estimator.grid_noise:
         shares.append((said_bound(algorithm.estimator), 1.0, algorithm.batch.largest(problem.population)))
@@ -80,8 +80,8 @@ def check_grid(problem: Problem, algorithm: Algorithm, start: Theta) -> None:
     for bound, share, rows in shares:
         if bound is None:
             raise ValueError(
-                'privacy: noise="secure" needs to know clip and noise of the part that adds it; it must tell them in '
-                "`bound`."
+                'privacy: noise="secure" needs the clip and noise of the part that adds it; the part must declare '
+                "them in `bound`."
             )
         name = bound.owner
         noise = float(np.asarray(bound.noise_multiplier)) / share
@@ -96,6 +96,6 @@ def check_grid(problem: Problem, algorithm: Algorithm, start: Theta) -> None:
         memory = 0.0 if bound.memory_clip is None else float(np.asarray(bound.memory_clip) / np.asarray(bound.clip))
         if rows * (1 + memory) * GRID / noise > _LARGEST:
             raise ValueError(
-                f'privacy: noise="secure" counts in whole numbers, and a sum of {rows} gradients with noise_multiplier '
-                f"{noise:.4g} of {name} may not fit; use more noise or smaller samples."
+                f'privacy: noise="secure" counts in integers, and a sum of {rows} gradients with noise_multiplier '
+                f"{noise:.4g} of {name} may overflow; use more noise or smaller samples."
             )

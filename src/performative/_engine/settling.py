@@ -1,4 +1,4 @@
-"""The largest rate at which plain steps still settle: by the linear map that a round is, near a point."""
+"""The largest rate at which plain steps converge, from the linearization of a round near a point."""
 
 import equinox as eqx
 import jax
@@ -14,27 +14,27 @@ from performative.facts import declared
 from performative.problem import Problem
 from performative.types import Theta
 
-# Numbers in the clients' second derivatives: beyond, they are not worked out.
+# Limit on the numbers in the clients' second derivatives: beyond, they are not computed.
 _NUMBERS = 1 << 20
 _NODES = 256
-# A rate is halved so often before no rate at all is taken to settle; so many are tried between two of these, and below
-# them; the last step is bisected so often.
+# A rate is halved this many times before no rate at all is assumed to converge; this many are tried between two of
+# these, and below them; the last interval is bisected this many times.
 _HALVINGS, _BETWEEN, _BELOW, _BISECTIONS = 40, 8, 8, 16
 
 
 def settling_rate(problem: Problem, algorithm: Algorithm, point: Theta, rate: float) -> float | None:
-    """The rate, up to `rate`, below which the mean of plain local steps is drawn to a point near `point`.
+    """The rate, up to `rate`, below which plain local steps converge in expectation near `point`.
 
         theta - eta (A_i theta + B_i deployed),   A_i, B_i: the derivatives of client i's gradient by theta, by deployed
         R(eta) = sum_i p_i R_i(eta),   R_i what tau_i such steps make of theta;   rho(R(eta)) < 1
 
-    0 where no rate does, as where data follow the model faster than it learns; None where that cannot be told: models
-    of clients' own, other estimators, aggregators or channels, work that differs from round to round, or too many
-    parameters. Batches are not looked at: small ones need smaller rates.
+    0 if no rate does, as when data follow the model faster than it learns; None if that cannot be determined: personal
+    models, other estimators, aggregators or channels, work that varies between rounds, or too many parameters. Batches
+    are ignored: small ones need smaller rates.
     """
     plain = (algorithm.estimator, algorithm.aggregator, algorithm.channel)
     work = algorithm.participation
-    # None where they are not the same in every round, or who takes part, with what weight, depends on the model.
+    # None if they vary between rounds, or if participation or weights depend on the model.
     follows = work.measures_losses or work.requires_loss
     steps = None if follows else work.steps_of(problem.clients, algorithm.local_steps)
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(point))
@@ -52,7 +52,7 @@ def settling_rate(problem: Problem, algorithm: Algorithm, point: Theta, rate: fl
     def settles(eta: float) -> bool:
         return bool(np.max(np.abs(np.linalg.eigvals(_round(eta, A, B, weights, steps, algorithm)))) < 1)
 
-    # Some larger rates may settle beyond some that do not: what counts is the first that does not.
+    # Some rates above a diverging one may converge: what counts is the first that does not.
     low = float(rate) / 2
     for _ in range(_HALVINGS):
         below = low * 2.0 ** -np.arange(0, _BELOW / 2, 0.5)
@@ -88,7 +88,7 @@ def _derivatives(problem: Problem, point: Theta) -> tuple[Float[Array, "N d d"],
 def _round(
     eta: float, A: np.ndarray, B: np.ndarray, weights: np.ndarray, steps: np.ndarray, algorithm: Algorithm
 ) -> Float[np.ndarray, "d d"]:
-    """R: what rounds between two deployments (one, unless deployment is lazy) make of the model."""
+    """R: the map of the model over the rounds between two deployments (one round, unless deployment is lazy)."""
     eye = np.eye(A.shape[1])
     if algorithm.deploy.each_step:
         M = eye - eta * (A + B)

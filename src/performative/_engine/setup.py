@@ -1,4 +1,4 @@
-"""What the engine runs: a problem and an algorithm with their tables worked out, and the first state."""
+"""What the engine runs: a problem and an algorithm with their tables computed, and the initial state."""
 
 import dataclasses
 import functools
@@ -32,10 +32,10 @@ from performative.types import Broadcast, ClientMemory, Cohort, Local, Numbers, 
 
 
 class Setup(eqx.Module):
-    """A problem and an algorithm made ready: numbers on the device, weights spelled out, tables worked out.
+    """A prepared problem and algorithm: numbers on the device, explicit weights, tables computed.
 
-    With a `mesh` the clients are dealt out over its devices (see `sharding`). `clients` and `cohorts` as in `Record`;
-    where `guarded`, metrics see published models only.
+    With a `mesh` the clients are distributed over its devices (see `sharding`). `clients` and `cohorts` as in `Record`;
+    if `guarded`, metrics see only published models.
     """
 
     problem: Problem
@@ -52,18 +52,18 @@ class Setup(eqx.Module):
 
     @property
     def asks_loss(self) -> bool:
-        """Whether clients tell the mean loss of their batches."""
+        """Whether clients report the mean loss of their batches."""
         return self.algorithm.participation.requires_loss or "loss" in self.clients
 
     @property
     def remembered_rounds(self) -> int:
-        """How many of the last broadcasts are kept; 0 where nobody asks for an old one."""
+        """How many of the last broadcasts are kept; 0 if old ones are never used."""
         participation, deploy = self.algorithm.participation, self.algorithm.deploy
         oldest = max(participation.oldest(self.weights.shape[-1]), deploy.lag)
         return oldest + 1 if oldest else 0
 
     def takes(self, ids: Array) -> Array:
-        """How long each of these clients is at work, by the clock."""
+        """How long each of these clients trains, by the clock."""
         clients, E = self.weights.shape[-1], self.algorithm.steps
         listed = self.algorithm.participation.steps_of(clients, E)
         steps = np.full(clients, E) if listed is None else listed
@@ -75,7 +75,7 @@ class Setup(eqx.Module):
 
 
 def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, record: Record | None = None) -> Setup:
-    """Check that the parts serve this problem, and work out their tables. Still on the host."""
+    """Check that the parts work with this problem, and compute their tables. Still on the host."""
     check_owners(problem, algorithm)
     check_schedule(algorithm.rate)
     weights = np.asarray(problem.client_weights)
@@ -83,50 +83,51 @@ def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, record: Record
     algorithm.aggregator.check(weights, algorithm.participation)
     check_rows(problem, algorithm)
     clock.check(len(weights))
-    # Names are for people: in a compiled program they would only make it compile again.
+    # Names are for people: in a compiled program they would only cause recompilation.
     problem = Problem(problem.loss, problem.population, problem.weights, problem.domain)
     sharing = algorithm.sharing.ready(weights)
     for part in chain(algorithm.estimator, AbstractEstimator):
         if part.learns_reaction and not sharing.trains_one:
             raise ValueError(
-                f"sharing={type(sharing).__name__} with {type(part).__name__}: a client that trains two models has no "
-                "one gradient of people's reaction; use PerClient, Groups or Heads, or an estimator such as Minibatch."
+                f"sharing={type(sharing).__name__} with {type(part).__name__}: a client that trains two models has "
+                "no single gradient of people's reaction; use PerClient, Groups or Heads, or an estimator such as "
+                "Minibatch."
             )
         if part.keeps_samples and not sharing.trains_one:
             raise ValueError(
-                f"sharing={type(sharing).__name__} with {type(part).__name__}: samples of past rounds came under one "
-                "model, and a client trains two; use PerClient, Groups or Heads, or an estimator such as Minibatch."
+                f"sharing={type(sharing).__name__} with {type(part).__name__}: past samples responded to one model, "
+                "but a client trains two; use PerClient, Groups or Heads, or an estimator such as Minibatch."
             )
         if part.needs_exploration and algorithm.deploy.explore is None:
             raise ValueError(
-                f"estimator={type(part).__name__} learns from models that are deployed beside the global one; give "
+                f"estimator={type(part).__name__} learns from models that are deployed beside the global one; pass "
                 "deploy=pf.Explore(radius)."
             )
     if algorithm.deploy.lag and not sharing.is_one:
         raise ValueError(
-            f"deploy=pf.Late({algorithm.deploy.lag}) with sharing={type(sharing).__name__}: nobody keeps the models "
-            "that clients had of their own; use sharing=pf.sharing.OneModel()."
+            f"deploy=pf.Late({algorithm.deploy.lag}) with sharing={type(sharing).__name__}: clients' past personal "
+            "models are not kept; use sharing=pf.sharing.OneModel()."
         )
     if algorithm.deploy.explore is not None and not sharing.is_one:
         raise ValueError(
-            f"deploy=pf.Explore(...) with sharing={type(sharing).__name__}: what is shown beside a model is beside the "
-            "one that all share; use sharing=pf.sharing.OneModel()."
+            f"deploy=pf.Explore(...) with sharing={type(sharing).__name__}: exploration perturbs the one model that "
+            "all clients share; use sharing=pf.sharing.OneModel()."
         )
     if algorithm.absent == "reacts" and algorithm.participation.oldest(len(weights)):
         raise ValueError(
-            f'absent="reacts" with {type(algorithm.participation).__name__}: people of a client at work would respond '
-            'to newer models than the one it works on; leave absent at "frozen".'
+            f'absent="reacts" with {type(algorithm.participation).__name__}: people of a client in training would '
+            'respond to newer models than the one it trains; leave absent at "frozen".'
         )
     if sharing.counts_entries and algorithm.participation.oldest(len(weights)):
         raise ValueError(
-            f"sharing={type(sharing).__name__} with {type(algorithm.participation).__name__}: which part of the model "
-            "a client carries goes by the round, and updates come from older ones; use rounds that end together."
+            f"sharing={type(sharing).__name__} with {type(algorithm.participation).__name__}: which part of the "
+            "model a client trains depends on the round, but updates come from older ones; use synchronous rounds."
         )
     last = chain(algorithm.aggregator, AbstractAggregator)[-1]
     if sharing.counts_entries and not last.uses_sums_only:
         raise ValueError(
-            f"sharing={type(sharing).__name__} with {type(last).__name__}: clients train different entries, which it "
-            "would take for updates of 0; use pf.aggregators.Mean(), alone or inside of another."
+            f"sharing={type(sharing).__name__} with {type(last).__name__}: clients train different entries, and it "
+            "would treat the others as updates of 0; use pf.aggregators.Mean(), alone or inside another."
         )
     algorithm = dataclasses.replace(algorithm, name="", from_data=(), sharing=sharing)
     record, tables = Record() if record is None else record, algorithm.participation.tables(weights)
@@ -138,12 +139,12 @@ def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, record: Record
 
 
 def _known(metric: Metric) -> Metric:
-    """With a function that has been seen before, where it is the same: what was compiled for that one serves."""
+    """The metric with an equal function seen before, if any, so its compiled program is reused."""
     return eqx.tree_at(lambda m: m.function, metric, same_function(metric.function, "metric"), is_leaf=callable)
 
 
 def on_mesh(setup: Setup, dtype: DTypeLike, mesh: Mesh) -> Setup:
-    """The same over many devices: the clients' data dealt out, all else whole on each. Straight from the host."""
+    """The setup over many devices: the clients' data distributed, all else replicated. Straight from the host."""
 
     def move(axis: int | None, tree: PyTree) -> Any:
         return on_device(tree, dtype, functools.partial(place, mesh=mesh, axis=axis))
@@ -156,7 +157,7 @@ def on_mesh(setup: Setup, dtype: DTypeLike, mesh: Mesh) -> Setup:
 
 
 def init_state(setup: Setup, theta: Theta, count_participation: bool) -> State:
-    """Round 0: theta is the model in the world's hands."""
+    """The state at round 0: theta is the deployed model."""
     population, clients = setup.problem.population, setup.weights.shape[0]
     theta = setup.algorithm.sharing.start(theta)
     arrays, rest = eqx.partition(population, eqx.is_array)
@@ -187,7 +188,7 @@ def init_state(setup: Setup, theta: Theta, count_participation: bool) -> State:
 
 
 def _shape_of_extra(setup: Setup, theta: Theta, memory: ClientMemory) -> dict[str, Any]:
-    """What a client adds to its upload, as shapes: the server makes room for it before the first round."""
+    """What a client adds to its upload, as shapes: the server allocates it before the first round."""
     algorithm, zero = setup.algorithm, jnp.zeros((), jnp.int32)
 
     def finished(population: AbstractPopulation, mine: ClientMemory) -> dict[str, Any]:

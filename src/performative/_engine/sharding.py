@@ -1,11 +1,11 @@
 """The client axis over many devices, of one process or of several (`jax.distributed`).
 
-Clients are dealt out in blocks of equal length, one a device, with their data and their memory; all else is on every
-device. Where N is no multiple of the number of devices, rows of the last client fill up the last blocks: nobody draws
-them and they weigh nothing. A device then holds, and where everyone takes part computes, at most one client more than
-its share.
-Where everyone takes part, only sums over clients travel. Where some do, the rows of the cohort are dealt out as they
-come, whoever has the data: the samples of each step travel, and what the K clients remember, through every device.
+Clients are distributed in blocks of equal length, one per device, with their data and their memory; all else is
+replicated. If N is not a multiple of the number of devices, copies of the last client pad the last blocks: they are
+never sampled and have zero weight. A device then stores, and under full participation computes, at most one client more
+than its share. Under full participation only sums over clients are communicated. Under partial participation the rows
+of the cohort are distributed in order, whichever device has the data: the samples of each step, and the memory of the K
+clients, travel between devices.
 """
 
 import dataclasses
@@ -37,19 +37,19 @@ def client_mesh() -> Mesh:
 
 
 def filled(rows: int, mesh: Mesh | None) -> int:
-    """So many rows, and the fewest more that give every device the same number."""
+    """The number of rows, padded so that every device has the same number."""
     return rows if mesh is None else -(-rows // mesh.size) * mesh.size
 
 
 def across(mesh: Mesh, axis: int | None = None) -> NamedSharding:
-    """Dealt out along `axis`; whole on every device where it is None."""
+    """Distributed along `axis`; replicated on every device if it is None."""
     return NamedSharding(mesh, PartitionSpec() if axis is None else PartitionSpec(*(None,) * axis, AXIS))
 
 
 def place(array: Any, dtype: DTypeLike | None = None, *, mesh: Mesh, axis: int | None = None) -> Array:
-    """A host array on the mesh, filled up with its last entry along `axis` where it is dealt out.
+    """A host array on the mesh; if distributed, padded with its last entry along `axis`.
 
-    A process reads the rows of its own devices only.
+    A process reads only the rows of its own devices.
     """
     array = np.asarray(array)
     dtype = jax.dtypes.canonicalize_dtype(array.dtype if dtype is None else dtype)
@@ -67,7 +67,7 @@ def place(array: Any, dtype: DTypeLike | None = None, *, mesh: Mesh, axis: int |
 
 
 def everywhere(tree: PyTree, mesh: Mesh | None) -> Any:
-    """Arrays (keys too) whole on every device; as they are where there is no mesh."""
+    """Replicate arrays (and keys) on every device; unchanged without a mesh."""
     if mesh is None:
         return tree
 
@@ -81,10 +81,10 @@ def everywhere(tree: PyTree, mesh: Mesh | None) -> Any:
 
 
 def over_devices(function: Callable[..., Any], in_axes: PyTree, mesh: Mesh) -> Callable[..., Any]:
-    """function(*args) on every device, given its own rows of what has axis 0 and all of what has none.
+    """function(*args) on every device, with its own rows of arguments with axis 0 and all of the others.
 
-    It returns rows again. Nothing travels between devices. Arrays that the function needs besides are to be held by an
-    `eqx.Partial`: a closure cannot bring them along.
+    It returns rows. Nothing travels between devices. Other arrays that the function needs must be bound by an
+    `eqx.Partial`: a closure cannot carry them.
     """
     held, code = eqx.partition(function, eqx.is_array)
 
@@ -95,7 +95,7 @@ def over_devices(function: Callable[..., Any], in_axes: PyTree, mesh: Mesh) -> C
         def own(held: PyTree, leaves: list[PyTree]) -> PyTree:
             return eqx.combine(held, code)(*jax.tree.unflatten(structure, leaves))
 
-        # Parts know nothing of devices, so there is nothing to check in what they return.
+        # Parts know nothing about devices, so there is nothing to check in their outputs.
         rows = across(mesh, 0).spec
         each = jax.shard_map(own, mesh=mesh, in_specs=(PartitionSpec(), specs), out_specs=rows, check_vma=False)
         return each(held, leaves)
@@ -106,10 +106,10 @@ def over_devices(function: Callable[..., Any], in_axes: PyTree, mesh: Mesh) -> C
 def map_rows(
     function: Callable[..., Any], in_axes: PyTree, at_once: int | None, axis_size: int, mesh: Mesh | None
 ) -> Callable[..., Any]:
-    """`map_in_blocks` over rows that are dealt out where there is a mesh; `at_once` then counts for each device.
+    """`map_in_blocks` over rows, which a mesh distributes over its devices; `at_once` then applies to each device.
 
-    Where a device has all that its rows look at, nothing travels while they compute. The rows of a cohort that look
-    into tables of all clients (`TableRow`) leave it to the compiler to bring samples from where they lie.
+    If a device has all that its rows read, nothing travels while they compute. For rows of a cohort that read tables of
+    all clients (`TableRow`), the compiler fetches samples from where they lie.
     """
     if mesh is None:
         return map_in_blocks(function, in_axes, at_once, axis_size)
@@ -144,7 +144,7 @@ def _hold(leaf: Array, mesh: Mesh, axis: int | None) -> Array:
 
 
 def fill_up(cohort: Cohort, drawn: Draws | None, clients: int, mesh: Mesh) -> tuple[Cohort, Draws | None]:
-    """The same cohort, with spare rows so that every device has as many. They carry an id past all filled-up rows."""
+    """The same cohort, padded so that every device has equally many rows. Padding ids lie past all padded rows."""
     past, size = filled(clients, mesh), cohort.ids.shape[0]
     more = filled(size, mesh) - size
 
@@ -162,7 +162,7 @@ def fill_up(cohort: Cohort, drawn: Draws | None, clients: int, mesh: Mesh) -> tu
 
 
 def lay_out(state: State, clients: int, mesh: Mesh | None, lead: int = 0) -> State:
-    """Inside of a program: what lies where. `lead` axes of settings and repeats come first."""
+    """Inside a program: constrain what lies where. `lead` axes of settings and repeats come first."""
     if mesh is None:
         return state
     axes = _axes(state, clients, mesh, lead)
@@ -170,10 +170,10 @@ def lay_out(state: State, clients: int, mesh: Mesh | None, lead: int = 0) -> Sta
 
 
 def _axes(state: State, clients: int, mesh: Mesh, lead: int) -> Any:
-    """The axis that each array of a state is dealt out along, -1 for none.
+    """The axis along which each array of a state is distributed, -1 for none.
 
-    The server's memory of each client is dealt out where N is a multiple of the number of devices. Another of its
-    arrays may happen to have N rows: that changes where it lies, and nothing else.
+    The server's memory of each client is distributed if N is a multiple of the number of devices. Another of its arrays
+    may happen to have N rows: that only changes where it lies.
     """
 
     def axis(path: tuple[Any, ...], leaf: PyTree) -> int:
@@ -184,7 +184,7 @@ def _axes(state: State, clients: int, mesh: Mesh, lead: int) -> Any:
 
 
 def to_host(state: State, clients: int, mesh: Mesh | None, lead: int) -> Any:
-    """The state without the rows that fill up, to be read by NumPy. As it is where there is no mesh."""
+    """The state without padding rows, to be read by NumPy. Unchanged without a mesh."""
     if mesh is None:
         return state
 
@@ -196,7 +196,7 @@ def to_host(state: State, clients: int, mesh: Mesh | None, lead: int) -> Any:
 
 
 def from_host(state: PyTree, clients: int, mesh: Mesh | None, lead: int) -> State:
-    """What `to_host` gave, back where it lay."""
+    """Put what `to_host` returned back on the devices."""
     if mesh is None:
         return jax.tree.map(jnp.asarray, state)
     axes = _axes(state, clients, mesh, lead)
@@ -204,21 +204,21 @@ def from_host(state: PyTree, clients: int, mesh: Mesh | None, lead: int) -> Stat
 
 
 def whole(tree: PyTree, mesh: Mesh | None) -> Any:
-    """Inside of a program: on every device, so that every process can read it."""
+    """Inside a program: replicate on every device, so every process can read it."""
     return tree if mesh is None else jax.tree.map(lambda leaf: _hold(leaf, mesh, None), tree)
 
 
 def describe_mesh(mesh: Mesh) -> str:
-    """What a history says of it."""
+    """How a history describes the mesh."""
     processes = f" of {jax.process_count()} processes" if several(mesh) else ""
     return f"sharded over {mesh.size} device{'s' if mesh.size > 1 else ''}{processes}"
 
 
 def share_work(compute: Compute, footprint: Any, asked: int | None, mesh: Mesh) -> tuple[Compute, Any]:
-    """What was chosen for all clients on one device, for each device's part of them. What was `asked` for stays."""
+    """Convert the choice for all clients on one device to each device's share. A value that was `asked` for stays."""
     if footprint is None:
         return compute, None
-    # Devices without a memory of their own share the machine's.
+    # Devices without their own memory share the machine's.
     own = 1 if jax.local_devices()[0].memory_stats() else jax.local_device_count()
     part = dataclasses.replace(
         footprint,
@@ -228,7 +228,7 @@ def share_work(compute: Compute, footprint: Any, asked: int | None, mesh: Mesh) 
     )
     if asked is None and compute.at_once == footprint.at_once:
         compute = dataclasses.replace(compute, at_once=part.at_once)
-    if several(mesh):  # memory that is free differs, the program must not
+    if several(mesh):  # free memory may differ, the program must not
         least = min(from_all(_ALL if compute.at_once is None else compute.at_once))
         compute = dataclasses.replace(compute, at_once=None if least == _ALL else least)
     return compute, part

@@ -1,4 +1,4 @@
-"""One simulated round: part of the compiled loop, or step by step where Python drives it."""
+"""One simulated round: part of the compiled loop, or step by step when driven by Python."""
 
 from performative._engine.executors import AbstractExecutor, pick_executor
 from performative._engine.keys import RunKeys
@@ -14,7 +14,7 @@ def federated_round(
     setup: Setup, state: State, keys: RunKeys, executor: AbstractExecutor | str = "gather",
     drawn: Draws | None = None,
 ) -> tuple[State, Report]:  # fmt: skip
-    """One round: choose, broadcast, run the clients, aggregate. `drawn` holds a row for each row of the cohort."""
+    """One round: select, broadcast, run the clients, aggregate. `drawn` has one row per row of the cohort."""
     executor = pick_executor(executor, setup.algorithm)
     begin, end = (open_round, close_round) if executor.compiled else (open_one, close_one)
     cohort, broadcast, chosen = begin(setup, state, keys)

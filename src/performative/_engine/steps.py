@@ -1,4 +1,4 @@
-"""The steps of a round, each a program of its own: for a live federation, and for executors that Python drives."""
+"""The steps of a round, each its own program: for a live federation, and for executors driven by Python."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ row_one = eqx.filter_jit(make_row)
 
 @eqx.filter_jit
 def met_one(setup: Setup, broadcast: Broadcast, memory: ClientMemory, client: Unchecked[Array]) -> Theta:
-    """The model that this client's people meet, where no data decide which one that is."""
+    """The model that this client's people see, if the choice does not depend on data."""
     algorithm = setup.algorithm
     return met_model(algorithm.sharing, algorithm.deploy, broadcast, memory.own, memory.seen, client)[0]
 
@@ -43,7 +43,7 @@ def round_of(
 ) -> Any:  # fmt: skip
     """`client_round` of one client of a setup, from the run's keys; `population` is its slice.
 
-    It took its model `age` rounds ago, None for now.
+    The client took its model `age` rounds ago; None for this round.
     """
     mine = keys.of_client(broadcast.round, client)
     if age is not None:
@@ -60,9 +60,9 @@ def one_client(
     steps: Unchecked[Array | None], drawn: PyTree = None, row: Unchecked[Array | None] = None,
     age: Unchecked[Array | None] = None,
 ) -> Any:  # fmt: skip
-    """The client's slice is cut inside, so that one compilation serves all clients.
+    """Run one client; its slice is cut inside, so one compilation serves all clients.
 
-    `row` is where the client stands in the population, where that is not its number.
+    `row` is the client's row in the population, if it differs from its index.
     """
     mine = client_slice(setup.problem.population, client if row is None else row)
     return round_of(setup, mine, broadcast, memory, keys, client, steps, drawn, age)

@@ -1,7 +1,7 @@
-"""Sums that do not drift: what a run counts, in two floats each.
+"""Sums without rounding drift, stored as two floats each.
 
-A float32 counts no further than 2^24, and a sum of a million times 0.1 in it is 1 % too large. Here a sum is the pair
-(high, low), low being what rounding took from high: whole numbers are exact up to 2^47, others to 14 digits.
+A float32 counts only up to 2^24, and summing 0.1 a million times in it is 1 % too large. Here a sum is the pair (high,
+low), where low is the rounding error of high: integers are exact up to 2^47, others to 14 digits.
 """
 
 import equinox as eqx
@@ -36,7 +36,7 @@ def zero_total(shape: tuple[int, ...], dtype: DTypeLike) -> Total:
 
 
 def as_total(value: Array, dtype: DTypeLike) -> Total:
-    """A number as a total; a whole one loses nothing."""
+    """A number as a total; exact for integers."""
     if jnp.issubdtype(value.dtype, jnp.integer):
         return Total(*_two_sum((value >> 12).astype(dtype) * 4096, (value & 4095).astype(dtype)))
     high = value.astype(dtype)
@@ -44,7 +44,7 @@ def as_total(value: Array, dtype: DTypeLike) -> Total:
 
 
 def sum_of(values: Array, dtype: DTypeLike) -> Total:
-    """The sum of one number a client. Whole ones are added in two parts, so that up to 2^39 fits."""
+    """The sum of one number per client. Integers are added in two parts, so sums up to 2^39 fit."""
     if jnp.issubdtype(values.dtype, jnp.integer):
         coarse, fine = jnp.sum(values >> 8, dtype=jnp.int32), jnp.sum(values & 255, dtype=jnp.int32)
         large = as_total(coarse, dtype)
@@ -53,14 +53,14 @@ def sum_of(values: Array, dtype: DTypeLike) -> Total:
 
 
 def add_at(total: Total, rows: Array, values: Array) -> Total:
-    """`values` added to these rows, no row twice; rows past the end are dropped."""
+    """Add `values` to these rows, which must be distinct; rows past the end are dropped."""
     here = jax.tree.map(lambda leaf: jnp.take(leaf, rows, mode="clip"), total)
     new = here + as_total(values, total.high.dtype)
     return jax.tree.map(lambda leaf, row: leaf.at[rows].set(row, mode="drop"), total, new)
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """a + b as it is rounded, and what the rounding took (Knuth). Exact, whichever is larger."""
+    """a + b rounded, and the rounding error (Knuth). Exact, whichever is larger."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)

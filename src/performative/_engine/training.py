@@ -1,4 +1,4 @@
-"""What one client's round is made of: where it starts, one local step, and what it sends.
+"""The pieces of one client's round: where it starts, one local step, and what it sends.
 
 `client_round` runs the steps in a loop; `performative.moments` takes them one by one.
 """
@@ -23,12 +23,12 @@ from performative.types import Broadcast, ClientMemory, Draws, Local, Scene, The
 
 
 class Training:
-    """A client's round, of which all but the steps themselves is laid out.
+    """A client's round, with everything prepared except the steps themselves.
 
     Attributes:
         start: what a step carries at the start: model, world, the estimator's memory
         inputs: what each step reads, with a leading axis of E
-        noise: the data's random numbers, one long row a step
+        noise: the data's random numbers, one long row per step
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class Training:
         self.expected = algorithm.batch.expected(population)
         self.asks_loss = asks_loss or algorithm.participation.requires_loss
         self.known: dict[str, int] = {}  # counts that need not go through the loop
-        # To estimators the model is what the client trains.
+        # For estimators the model is what the client trains.
         self.told = eqx.tree_at(lambda sent: (sent.theta, sent.deployed), broadcast, (self.begin, self.met))
         self.start = (self.begin, world, memory.estimator)
-        # One long row a step: a compiler on a CPU makes slow work of random numbers that it writes in short rows.
+        # One long row per step: on a CPU, compiled code is slow at writing random numbers in short rows.
         self.shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), noise)
         self.noise = jax.tree.map(lambda leaf: leaf.reshape(E, -1), noise)
         each_step = jnp.asarray(np.arange(E, dtype=np.int32))
@@ -81,7 +81,7 @@ class Training:
         )  # fmt: skip
 
     def respond(self, theta: Theta, world: PyTree, e: Array) -> PyTree:
-        """The people's world at step e: where every step is deployed, they respond to the model that the client has."""
+        """The world at step e: if every step is deployed, people respond to the client's current model."""
         if not self.algorithm.deploy.each_step:
             return world
         sent = self.broadcast
@@ -89,7 +89,7 @@ class Training:
         return self.population.deploy(world, Scene(self.sharing.meet(theta), self.loss, now, sent.models, self.player))
 
     def step(self, carry: PyTree, inputs: PyTree) -> tuple[Any, Any]:
-        """Deploy, sample, estimate, step, project; and what is counted."""
+        """Deploy, sample, estimate, step, project; also return the counts."""
         theta, world, estimator_memory = carry
         e, rate, noise, mask, extra = inputs
         algorithm, broadcast, sharing = self.algorithm, self.broadcast, self.sharing
@@ -109,7 +109,7 @@ class Training:
             each = jax.vmap(self.loss, in_axes=(None, 0))(sharing.meet(theta), batch.z)
             counted["loss"] = masked_mean(each, mask)
         after = (moved, world, out.memory)
-        if self.steps is not None:  # a client that is done stays where it is
+        if self.steps is not None:  # a client that is done keeps its model
             working = e < self.steps
             after = jax.tree.map(lambda new, old: jnp.where(working, new, old), after, carry)
             counted = jax.tree.map(lambda c: jnp.where(working, c, jnp.zeros_like(c)), counted)
@@ -146,7 +146,7 @@ def met_model(
     sharing: AbstractSharing, deploy: Deployment, broadcast: Broadcast, own: PyTree, seen: PyTree,
     client: Int[Array, ""] | None,
 ) -> tuple[Theta, PyTree]:  # fmt: skip
-    """The model that a client's people meet in a round, and `seen` from then on."""
+    """The model that a client's people see in a round, and the new `seen`."""
     if seen is not None:
         seen = deploy.next(seen, own, broadcast.round)
     local = sharing.local(broadcast.deployed, own if seen is None else seen, client)
@@ -154,7 +154,7 @@ def met_model(
 
 
 def effective_step(algorithm: Algorithm, broadcast: Broadcast, done: Int[Array, ""]) -> Array:
-    """How far the local model would have gone, had every gradient been 1. Where nobody asks, it is not computed."""
+    """How far the local model would have moved had every gradient been 1. Not computed unless used."""
 
     def step(carry: PyTree, e: Array) -> tuple[Any, None]:
         gone, inside = carry

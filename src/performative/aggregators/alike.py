@@ -1,4 +1,4 @@
-"""Would one df/dtheta do for all? A test on what clients remember after a run."""
+"""Would one df/dtheta suffice for all clients? A test on their memories after a run."""
 
 import dataclasses
 
@@ -8,21 +8,21 @@ from jaxtyping import Array, PyTree
 
 from performative._base.reaction import Experience
 
-_KEPT = 1e-4  # of the widest direction of the models, squared: what spreads less says nothing
-_ROUNDING = 1e-6  # of the variance of f-hat: what is left after a fit may be rounding
+_KEPT = 1e-4  # of the widest direction of the models, squared: directions that spread less are uninformative
+_ROUNDING = 1e-6  # of the variance of f-hat: smaller residuals of a fit may be rounding
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What one J for all clients of a cluster leaves out of the gradient's second term, against chance.
+    """What one J for all clients of a cluster misses in the gradient's second term, and its significance.
 
-        lost = sum_i p_i (J_i - J)^T (s_i - s),      the covariance of reactions with what they cost
+        lost = sum_i p_i (J_i - J)^T (s_i - s),      the covariance of reactions with their cost
 
     Attributes:
-        chance: probability of a `lost` as large as this if nothing is. At most: the variance of J_i is taken too large
-            where models moved more in rows that count little, and entries of f-hat may all move together.
-        off: |lost| as a part of sum_i p_i |J^T s_i|
-        bound: the same without anything that cancels out, chance included: it is off by no more
+        chance: p-value: probability of a `lost` this large if nothing is lost. An upper bound: the variance of J_i is
+            overestimated if models moved more in rows of small weight, and entries of f-hat may all move together.
+        off: |lost| relative to sum_i p_i |J^T s_i|
+        bound: the same without cancellations, noise included: an upper bound on `off`
     """
 
     chance: float
@@ -33,7 +33,7 @@ class Comparison:
     def of(
         jacobian: Array | np.ndarray, known: np.ndarray, memory: PyTree, weights: Array | np.ndarray
     ) -> "Comparison":
-        """From the server's estimates [R, C, m, d] and clients' memory [R, N, ...], for R repeats of a run."""
+        """Compute from the server's estimates [R, C, m, d] and clients' memory [R, N, ...], for R repeats of a run."""
         from scipy import stats
 
         seen = _experience(memory)
@@ -58,7 +58,7 @@ def _part(part: float, whole: float) -> float:
 
 
 def _experience(memory: PyTree) -> Experience:
-    """What clients have seen, wherever their estimator keeps it."""
+    """What clients have observed, wherever their estimator stores it."""
 
     def found(node: object) -> bool:
         return isinstance(node, Experience)

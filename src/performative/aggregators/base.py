@@ -1,4 +1,4 @@
-"""The aggregator slot: how do updates become a server move?"""
+"""The aggregator slot: how updates become a server move."""
 
 from abc import abstractmethod
 from typing import ClassVar, Generic
@@ -13,44 +13,44 @@ from performative.types import Cohort, Memory, Theta, Upload
 
 
 class AbstractAggregator(AbstractPart, Generic[Memory]):
-    """Turns the uploads of a cohort into a move of the global model. The memory lives with the server."""
+    """Turns the uploads of a cohort into a move of the global model. The server keeps the memory."""
 
     uses_sums_only: ClassVar[bool] = False
-    """Whether updates enter by their sum with the cohort's weights alone, so that a server need not see single ones."""
+    """Whether only the updates' sum with the cohort's weights is used, so a server need not see individual ones."""
 
     def needs_sums_only(self) -> bool:
         """Whether `sum_weights` and `aggregate_sum` do what `aggregate` does: secure aggregation is possible then."""
         return False
 
     evens_work: ClassVar[bool] = False
-    """Whether clients count by their gradients, however many local steps they took."""
+    """Whether clients are weighted by gradients, regardless of their number of local steps."""
 
     def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Memory:
-        """The server's memory at the start; None where nothing is remembered.
+        """The server's memory at the start; None if nothing is remembered.
 
-        `extra` holds the shapes of what each client will add to its upload.
+        `extra` contains the shapes of what each client adds to its upload.
         """
-        return None  # type: ignore[return-value]  # Memory is None where nothing is remembered
+        return None  # type: ignore[return-value]  # Memory is None if nothing is remembered
 
     def broadcast(self, memory: Memory) -> dict[str, PyTree]:
-        """What clients receive beside the model, by name."""
+        """What clients receive in addition to the model, by name."""
         return {}
 
     @abstractmethod
     def aggregate(
         self, theta: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
     ) -> tuple[Theta, Memory]:
-        """The move, from uploads with a leading axis of K rows. Inactive rows weigh 0 and may hold anything.
+        """The move, from uploads with a leading axis of K rows. Inactive rows have weight 0 and may contain anything.
 
-        Uploads come without counts and losses (`Upload.to_aggregate`): no noise covers these.
+        Uploads come without counts and losses (`Upload.to_aggregate`): no noise protects these.
         """
 
     def sum_weights(
         self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
     ) -> Float[Array, " K"]:
-        """c_k such that sum_k c_k delta_k is all that is needed of the updates; those in `upload` are not looked at.
+        """c_k such that only sum_k c_k delta_k is needed of the updates; those in `upload` are not read.
 
-        Where clients are left out of the cohort, those of the others change by one common factor.
+        If clients drop out of the cohort, the weights of the others change by a common factor.
         """
         raise NotImplementedError(f"{type(self).__name__} needs single updates.")
 
@@ -61,22 +61,22 @@ class AbstractAggregator(AbstractPart, Generic[Memory]):
         raise NotImplementedError(f"{type(self).__name__} needs single updates.")
 
     def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory) -> dict[str, Array]:
-        """Numbers of this round that are worth a record, by name; `memory` is that of before the round."""
+        """Numbers of this round to record, by name; `memory` is that before the round."""
         return {}
 
     def check(self, weights: np.ndarray, participation: AbstractParticipation) -> None:
-        """Refuse what this rule cannot serve; called once, before a run."""
+        """Raise if this rule does not work here; called once, before a run."""
 
     def review(self, memory: Memory, clients: PyTree, weights: Array | np.ndarray) -> list[str]:
-        """What the server's memory and that of the clients' estimators give reason to say after a run of R repeats.
+        """Notes on the final memories of the server and of the clients' estimators after a run of R repeats.
 
-        Leaves lead with an axis of repeats; those of `clients` have an axis of clients after it.
+        Leaves have a leading axis of repeats; those of `clients` have an axis of clients after it.
         """
         return []
 
 
 class AbstractWrapper(AbstractAggregator[Memory]):
-    """Around another aggregator, `inner`: what it does not say itself is said by that one."""
+    """A wrapper around another aggregator, `inner`, to which it delegates by default."""
 
     inner: eqx.AbstractVar[AbstractAggregator]
 
@@ -86,7 +86,7 @@ class AbstractWrapper(AbstractAggregator[Memory]):
 
     def inside(self, memory: Memory) -> PyTree:
         """`inner`'s part of the memory."""
-        return memory.inner  # type: ignore[attr-defined]  # most keep it under this name
+        return memory.inner  # type: ignore[attr-defined]  # most store it under this name
 
     def broadcast(self, memory: Memory) -> dict[str, PyTree]:
         return self.inner.broadcast(self.inside(memory))

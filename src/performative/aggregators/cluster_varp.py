@@ -1,4 +1,4 @@
-"""FedVARP with one memory for a cluster of clients."""
+"""FedVARP with one memory per cluster of clients."""
 
 import equinox as eqx
 import jax
@@ -14,17 +14,17 @@ from performative.types import ArrayLike, Cohort, Counts, Theta, Upload, as_numb
 
 
 class ClusterVarp(AbstractAggregator[Theta]):
-    """ClusterFedVARP: the last mean update of a cluster stands in for its clients that sit out.
+    """ClusterFedVARP: the last mean update of a cluster replaces those of its absent clients.
 
         move = sum_k a_k (delta_k - y_c(k)) + sum_c p_c y_c,      p_c = sum of p_i in c
-        then y_c <- the mean of delta_k over the members that took part, by a_k; y_c stays where none did
+        then y_c <- the mean of delta_k over the members that took part, by a_k; unchanged if none did
 
     Args:
-        clusters: a count C (client i belongs to i modulo C), or one cluster number 0, 1, ... a client.
+        clusters: a count C (client i belongs to i modulo C), or one cluster index 0, 1, ... per client.
 
-    The server keeps C updates instead of `Varp`'s N. C = N is Varp. Unbiased whatever the clusters are. It takes away
-    the variance between clusters; members that are unlike spoil their common memory, and it can then vary more than
-    `Mean`. Besides its K updates a round adds up the N weights. Jhunjhunwala et al. 2022, Section 4.
+    The server keeps C updates instead of `Varp`'s N. C = N is Varp. Unbiased whatever the clusters. It removes the
+    variance between clusters; dissimilar members spoil their common memory, and its variance can then exceed that of
+    `Mean`. Besides its K updates a round sums the N weights. Jhunjhunwala et al. 2022, Section 4.
     """
 
     references = ("jhunjhunwala2022fedvarp",)

@@ -1,4 +1,4 @@
-"""A search that deploys the model which could still be the best."""
+"""A search that deploys the model that could still be the best."""
 
 import equinox as eqx
 import jax
@@ -13,25 +13,25 @@ from performative.types import Cohort, Numbers, Theta, Upload, number
 
 
 class Bounds(eqx.Module):
-    """Between what and what the performative risk of each model lies."""
+    """Lower and upper bounds on the performative risk of each model."""
 
     lower: Float[Array, " G"]
     upper: Float[Array, " G"]
 
 
 class ConfidenceBounds(AbstractAggregator[Bounds]):
-    """Deploy the listed model whose performative risk could be the least.
+    """Deploy the listed model with the smallest lower bound on its performative risk.
 
         |PR(theta_g) - DPR(theta, theta_g)| <= slope |theta_g - theta| + error
         lower_g = max over deployments of DPR(theta, theta_g) - slope |theta_g - theta| - error,      upper_g likewise
         theta <- argmin_g lower_g
 
-    DPR(theta, theta_g) is the loss of theta_g on the data that theta, the deployed model, brought about, the mean over
-    clients: one deployment says something about all models. slope = L_z eps: how steep the loss is in z (on a bounded
-    domain) times how far the data follow the model. Where it holds, the best model is never ruled out, and where the
-    search stays it has been found, among those listed, up to 2 error. `history["bound_gap"]` is how much better than
-    the least upper bound the best of them can be, before the round. Jagadeesan, Zrnic and Mendler-Duenner 2022.
-    It needs the estimator `ModelRisks`, and deploy="round": the global model must be the one that people met.
+    DPR(theta, theta_g) is the loss of theta_g on the data induced by theta, the deployed model, averaged over clients:
+    one deployment is informative about all models. slope = L_z eps: the Lipschitz constant of the loss in z (on a
+    bounded domain) times the sensitivity of the data. If it is valid, the best model is never ruled out, and if the
+    search stays at one model, that is the best listed one up to 2 error. `history["bound_gap"]` is how much the best of
+    them can improve on the smallest upper bound, before the round. Jagadeesan, Zrnic and Mendler-Duenner 2022. It needs
+    the estimator `ModelRisks`, and deploy="round": the global model must be the one that people saw.
 
     Args:
         models: theta_1 .. theta_G, [G, ...]
@@ -62,7 +62,7 @@ class ConfidenceBounds(AbstractAggregator[Bounds]):
     def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> Bounds:
         if "risks" not in extra or extra["risks"].shape != np.shape(self.models)[:1]:
             raise ValueError(
-                "ConfidenceBounds needs what each model would lose; use it with the estimator "
+                "ConfidenceBounds needs the loss of each model; use it with the estimator "
                 "pf.estimators.ModelRisks(models) of the same models."
             )
         far = jnp.full(np.shape(self.models)[:1], jnp.inf, extra["risks"].dtype)
@@ -88,5 +88,7 @@ class ConfidenceBounds(AbstractAggregator[Bounds]):
         risks = weighted_sum(upload.extra["risks"], share, cohort.active)
         apart = (jnp.asarray(self.models, leaf.dtype) - leaf).reshape(risks.shape[0], -1)
         room = jnp.asarray(self.slope, risks.dtype) * jnp.linalg.norm(apart, axis=1).astype(risks.dtype)
-        room = jnp.where(total > 0, room + jnp.asarray(self.error, risks.dtype), jnp.inf)  # nobody there: nothing said
+        room = jnp.where(
+            total > 0, room + jnp.asarray(self.error, risks.dtype), jnp.inf
+        )  # nobody there: no information
         return Bounds(jnp.maximum(memory.lower, risks - room), jnp.minimum(memory.upper, risks + room))

@@ -1,4 +1,4 @@
-"""A server step that grows where clients pull in different directions."""
+"""A server step that grows when clients pull in different directions."""
 
 from typing import Protocol
 
@@ -14,27 +14,27 @@ from performative.types import Cohort, Numbers, Theta, Unchecked, Upload, is_con
 
 
 class History(Protocol):
-    """What `mean_of_last_two` reads of a run: `performative.History` has it."""
+    """What `mean_of_last_two` reads from a run; `performative.History` has it."""
 
     rounds: np.ndarray
     theta: PyTree
 
 
 class Extrapolate(AbstractWrapper[PyTree]):
-    """FedExP: `inner`'s move, times a server step that the updates themselves say.
+    """FedExP: `inner`'s move, times a server step size computed from the updates.
 
         eta_g = max(1, sum_k w_k |delta_k|^2 / (2 (|sum_k w_k delta_k|^2 + eps))),      at most `cap`
 
-    w_k are the weights of the round as parts of one (1/m in the paper). The mean in the denominator is that of the
-    updates, whatever `inner` makes of them.
+    w_k are the normalized weights of the round (1/m in the paper). The mean in the denominator is that of the updates,
+    whatever `inner` does with them.
 
     Args:
-        cap: the largest eta_g, >= 1. None is the paper's. Even then eta_g <= mean |delta|^2 / (2 eps), and a move that
-            was stretched is no longer than mean |delta|^2 / (4 sqrt(eps)). Where |delta| grows with theta, as it can
-            under performative shift, that bounds nothing: give a cap.
+        cap: the largest eta_g, >= 1. None as in the paper. Even then eta_g <= mean |delta|^2 / (2 eps), and an
+            extrapolated move is no longer than mean |delta|^2 / (4 sqrt(eps)). If |delta| grows with theta, as it can
+            under performative shift, that is no bound: set a cap.
 
-    Near a point where different clients balance, eta_g is large and the model jumps around it. The paper therefore
-    hands out the mean of the last two models. That is no move (the next round starts from the last one alone): see
+    Near a point where heterogeneous clients balance, eta_g is large and the model jumps around it. The paper therefore
+    returns the mean of the last two models. That is not a move (the next round starts from the last model): see
     `mean_of_last_two`. Jhunjhunwala et al. 2023. Differs from the slides: they print one client's update there.
     """
 
@@ -80,7 +80,7 @@ class Extrapolate(AbstractWrapper[PyTree]):
 
 
 def mean_of_last_two(history: Unchecked[History]) -> PyTree:
-    """(theta_T + theta_{T-1}) / 2 of each repeat: the model that FedExP hands out, [repeats, ...] per leaf.
+    """(theta_T + theta_{T-1}) / 2 of each repeat: the model that FedExP returns, [repeats, ...] per leaf.
 
     It needs a history that recorded the last two rounds.
     """
@@ -89,7 +89,7 @@ def mean_of_last_two(history: Unchecked[History]) -> PyTree:
     rounds = np.asarray(history.rounds)
     if len(rounds) < 2 or rounds[-1] - rounds[-2] != 1:
         raise ValueError(
-            f"mean_of_last_two needs the models of the last two rounds; recorded are rounds {rounds[-3:].tolist()} "
-            'at the end. Run with pf.Record(theta="all").'
+            f"mean_of_last_two needs the models of the last two rounds; the last recorded rounds are "
+            f'{rounds[-3:].tolist()}. Run with pf.Record(theta="all").'
         )
     return jax.tree.map(lambda leaf: (np.asarray(leaf)[:, -1] + np.asarray(leaf)[:, -2]) / 2, history.theta)

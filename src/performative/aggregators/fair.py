@@ -1,4 +1,4 @@
-"""Servers that give more weight to clients whom the model serves badly."""
+"""Servers that give more weight to clients with high loss."""
 
 from typing import Any
 
@@ -15,24 +15,24 @@ from performative.types import Cohort, Numbers, Theta, Upload, number, squared_n
 def _check_losses(owner: str, extra: dict[str, PyTree]) -> None:
     if "loss" not in extra:
         raise ValueError(
-            f"{owner} weighs clients by their losses; use it with the estimator "
+            f"{owner} weights clients by their losses; use it with the estimator "
             "pf.estimators.WithLoss(pf.estimators.Minibatch())."
         )
 
 
 class QFair(AbstractAggregator[None]):
-    """q-FedAvg: clients weigh by a power of their loss, and the step shrinks as that weight bends.
+    """q-FedAvg: clients are weighted by a power of their loss, and the step shrinks with the curvature of that weight.
 
         move = sum_k a_k F_k^q delta_k / sum_k a_k (F_k^q + q F_k^(q-1) L_k |delta_k|^2)
 
-    It lowers sum_i p_i F_i^(q+1) / (q+1), with data as they are: q = 0 is the mean, a large q comes close to the
-    smallest largest loss. L_k = 1 / `Upload.effective_step`, the curvature that the rate allows for; for one plain step
-    it is the paper's 1/eta. Losses must not be negative: a negative one counts as 0. It needs the estimator `WithLoss`.
-    Li, Sanjabi, Beirami and Smith 2020, Algorithm 2.
+    It decreases sum_i p_i F_i^(q+1) / (q+1) on the current data: q = 0 is the mean, a large q approaches the minimax
+    loss. L_k = 1 / `Upload.effective_step`, the curvature that the rate allows; for one plain step it is the paper's
+    1/eta. Losses must not be negative: a negative loss counts as 0. It needs the estimator `WithLoss`. Li, Sanjabi,
+    Beirami and Smith 2020, Algorithm 2.
 
     Args:
-        q: how much fairness counts, >= 0
-        lipschitz: L for all, in the place of L_k
+        q: strength of fairness, >= 0
+        lipschitz: L for all clients, instead of L_k
 
     Example:
 
@@ -63,7 +63,9 @@ class QFair(AbstractAggregator[None]):
         if self.lipschitz is not None:
             bend: Any = jnp.asarray(self.lipschitz, loss.dtype)
         elif upload.effective_step is None:
-            raise ValueError("QFair needs uploads that say how far their steps reach, or lipschitz.")
+            raise ValueError(
+                "QFair needs uploads with the length of their steps (Upload.effective_step), or lipschitz."
+            )
         else:
             reach = jnp.where(cohort.present, upload.effective_step, 1).astype(loss.dtype)
             bend = jnp.where(reach > 0, 1 / jnp.where(reach > 0, reach, 1), 0)
@@ -76,18 +78,18 @@ class QFair(AbstractAggregator[None]):
 
 
 class Agnostic(AbstractAggregator[Float[Array, " N"]]):
-    """AFL: weights lambda over clients climb where losses are high, while the model descends.
+    """AFL: client weights lambda ascend on the losses while the model descends.
 
         move = sum_k (a_k / p_k) lambda_k delta_k,      lambda = P_simplex(p + step sum of F so far)
 
-    A saddle point of sum_i lambda_i F_i with data as they are: it settles where the largest loss is smallest, whatever
-    p is. A client that sits out adds no loss. The server keeps the sum of each client's losses, and a round costs
-    N log N. It needs the estimator `WithLoss`. Mohri, Sivek and Suresh 2019. Differs from the paper: what is projected
-    is the sum, not the last lambda; inside of the simplex it is the same, and clients that sit out are left alone. Over
-    very long runs the sum loses digits: dtype="float64" where that counts.
+    A saddle point of sum_i lambda_i F_i on the current data: it converges to the minimax loss, whatever p is. An absent
+    client adds no loss. The server keeps the sum of each client's losses, and a round costs N log N. It needs the
+    estimator `WithLoss`. Mohri, Sivek and Suresh 2019. Differs from the paper: the sum is projected, not the last
+    lambda; inside the simplex it is the same, and absent clients are unaffected. Over very long runs the sum loses
+    digits: use dtype="float64" if that matters.
 
     Args:
-        step: of lambda
+        step: step size of lambda
 
     Example:
 
@@ -132,7 +134,7 @@ class Agnostic(AbstractAggregator[Float[Array, " N"]]):
 
 
 def project_simplex(v: Float[Array, " N"]) -> Float[Array, " N"]:
-    """The nearest vector of numbers >= 0 that sum to one: max(v - c, 0), with the one c that does it."""
+    """The Euclidean projection onto the simplex: max(v - c, 0), with the unique c such that it sums to one."""
     down = jnp.flip(jnp.sort(v))
     count = jnp.arange(1, v.shape[0] + 1).astype(v.dtype)
     excess = (jnp.cumsum(down) - 1) / count

@@ -1,4 +1,4 @@
-"""Weighted averages of what clients send."""
+"""Weighted averages of updates."""
 
 import equinox as eqx
 import jax
@@ -13,12 +13,12 @@ from performative.types import Cohort, Theta, Upload
 
 
 def weighted_sum(rows: PyTree, weight: Float[Array, " K"], active: Array | None = None) -> PyTree:
-    """sum_k a_k row_k. Inactive rows are left out by selection, so that a NaN in them stays there."""
+    """sum_k a_k row_k. Inactive rows are masked, so a NaN in them does not spread."""
 
     def add(v: Array) -> Array:
         if active is not None:
             v = jnp.where(active.reshape((-1,) + (1,) * (v.ndim - 1)), v, 0)
-        # A product at full precision: a plain sum over a million clients is one serial pass on a CPU.
+        # A matrix product at full precision: a plain sum over a million clients is a serial pass on a CPU.
         return jnp.tensordot(weight.astype(v.dtype), v, axes=1, precision="highest")
 
     return jax.tree.map(add, rows)
@@ -29,9 +29,9 @@ class Mean(AbstractAggregator[None]):
 
     Unbiased under every scheme with E[a_i] = p_i, whether or not the weights of a round sum to one.
 
-    `of="models"` is the printed form: theta <- sum_k a_k theta_k. Where the a_k sum to one it is the same. Where they
-    do not (Scheme II with unequal p) the model is multiplied by a random factor each round whose variance
-    (N-K)(N sum p^2 - 1)/(K(N-1)) does not shrink with the step, so it is refused.
+    `of="models"` is the form in the paper: theta <- sum_k a_k theta_k. If the a_k sum to one it is the same. If they do
+    not (Scheme II with unequal p), each round multiplies the model by a random factor whose variance (N-K)(N sum p^2 -
+    1)/(K(N-1)) does not shrink with the step, so it raises an error.
     """
 
     references = ("mcmahan2017communication",)

@@ -1,4 +1,4 @@
-"""Unequal work made up for: clients count by their gradients, not by how many steps they took."""
+"""Correction for unequal work: clients are weighted by their gradients, not by their number of steps."""
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ from performative.types import Cohort, Theta, Upload
 
 
 class NovaMemory(eqx.Module):
-    """Each client's last reach [N] (0: never seen), sum_i p_i reach_i, the p_i of those seen, and `inner`'s memory."""
+    """Each client's last reach [N] (0: unseen), sum_i p_i reach_i, total p_i of those seen, and `inner`'s memory."""
 
     last: Float[Array, " N"]
     total: Float[Array, ""]
@@ -23,24 +23,24 @@ class NovaMemory(eqx.Module):
 
 
 class Nova(AbstractWrapper[PyTree]):
-    """FedNova: each update divided by how far its local steps reach, all multiplied by the mean reach; then `inner`.
+    """FedNova: divide each update by the reach of its local steps, multiply all by the mean reach; then `inner`.
 
         delta_k -> delta_k r / r_k,      r = sum_i p_i r_i,      r_k = `Upload.effective_step`
 
-    For plain steps of one length r_k = eta tau_k, and the move is tau_eff sum_k a_k delta_k / tau_k with
-    tau_eff = sum_i p_i tau_i. Prox, momentum and other local solvers say by `step_response` how far they reach.
-    Wang et al. 2020, Eq. (7); it takes away the bias of unequal work, not that of unequal clients, which vanishes with
-    the rate: see `Scaffold`. A projection onto a domain is not accounted for.
+    For plain steps of constant size r_k = eta tau_k, and the move is tau_eff sum_k a_k delta_k / tau_k with tau_eff =
+    sum_i p_i tau_i. Prox, momentum and other local solvers declare their reach through `step_response`. Wang et al.
+    2020, Eq. (7); it removes the bias of unequal work, not that of heterogeneous clients, which vanishes with the rate:
+    see `Scaffold`. A projection onto a domain is not accounted for.
 
     Args:
-        over: "clients" takes r over all clients that were ever seen, each with its last reach: once all were, r does
-            not depend on who was drawn. "cohort" is the printed form, r = sum_k a_k r_k / sum_k a_k over the round's
-            own: the same with full participation, but with few clients a round it goes back to FedAvg (with one,
-            exactly).
+        over: "clients" averages r over all clients seen so far, each with its last reach: once all have been seen, r
+            does not depend on who was drawn. "cohort" is the form in the paper, r = sum_k a_k r_k / sum_k a_k over the
+            round's cohort: the same under full participation, but with few clients per round it reduces to FedAvg (with
+            one, exactly).
 
-    The server keeps one number a client; a round still costs K. A channel with error feedback keeps its error in the
-    units of whole updates: where a client's number of steps changes from round to round it does not fit `Nova`, and the
-    point is biased, whatever the rate.
+    The server keeps one number per client; a round still costs K. A channel with error feedback keeps its error in
+    units of whole updates: if a client's number of steps varies between rounds, it is incompatible with `Nova`, and the
+    fixed point is biased, whatever the rate.
     """
 
     references = ("wang2020tackling",)
@@ -77,7 +77,7 @@ class Nova(AbstractWrapper[PyTree]):
     def sum_weights(
         self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: PyTree
     ) -> Float[Array, " K"]:
-        """c_k / r_k with `inner`'s c_k: r is a common factor, which the server puts in afterwards. A client that made
+        """c_k / r_k with `inner`'s c_k: r is a common factor, which the server applies afterwards. A client that made
         no step has no update either."""
         reach, _, _ = self._reach(upload, cohort, weights, memory)
         inner = self.inner.sum_weights(upload, cohort, weights, self.inside(memory))
@@ -94,9 +94,9 @@ class Nova(AbstractWrapper[PyTree]):
     def _reach(
         self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: PyTree
     ) -> tuple[Array, Array, tuple[Array, Array, Array] | None]:
-        """r_k, r, and the reaches that are known after the round."""
+        """r_k, r, and the known reaches after the round."""
         if upload.effective_step is None:
-            raise ValueError("Nova needs uploads that say how far their local steps reach (Upload.effective_step).")
+            raise ValueError("Nova needs uploads with the reach of their local steps (Upload.effective_step).")
         reach: Array = jnp.where(cohort.present, upload.effective_step, 0)
         if self.over == "cohort":
             total = jnp.sum(cohort.weight.astype(reach.dtype) * reach)
@@ -108,14 +108,14 @@ class Nova(AbstractWrapper[PyTree]):
             total = memory.total + jnp.sum(share * (reach - before))
             seen = memory.seen + jnp.sum(jnp.where((before == 0) & (reach != 0), share, 0))
             middle = _ratio(total, seen)
-            # Where everyone computes, absent clients have rows too: what stands there was never sent.
+            # If everyone computes, absent clients have rows too, but these were never sent.
             known = put_rows(memory.last, jnp.where(cohort.present, cohort.ids, weights.shape[0]), reach), total, seen
         return reach, middle, known
 
     def _even(
         self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: PyTree
     ) -> tuple[Upload, tuple[Array, Array, Array] | None]:
-        """The updates as if all had reached equally far; and the reaches that are known after the round."""
+        """The updates rescaled to equal reach; and the known reaches after the round."""
         reach, middle, known = self._reach(upload, cohort, weights, memory)
         factor = jnp.where(reach == 0, 1, _ratio(middle, reach))
 
@@ -130,5 +130,5 @@ class Nova(AbstractWrapper[PyTree]):
 
 
 def _ratio(above: Array, below: Array) -> Array:
-    """above / below, 0 where there is nothing to divide by."""
+    """above / below, 0 if below is 0."""
     return jnp.where(below == 0, 0, above / jnp.where(below == 0, 1, below))

@@ -1,4 +1,4 @@
-"""The server helps clients that see too little to learn df/dtheta alone."""
+"""The server helps clients that have too little data to learn df/dtheta alone."""
 
 import functools
 import warnings
@@ -18,16 +18,16 @@ from performative.aggregators.mean import Mean, weighted_sum
 from performative.participation.base import AbstractParticipation
 from performative.types import ArrayLike, Cohort, Numbers, Theta, Upload, is_concrete, number, whole
 
-# Steps that the server's df/dtheta counts for: enough to hold a client's first estimates in check (after ten steps both
-# count the same), and gone soon (after a thousand it has one part in a hundred).
+# Number of steps that the server's df/dtheta is worth: enough to regularize a client's first estimates (after ten steps
+# both have equal weight), and soon negligible (1 % after a thousand).
 _PRIOR = 10.0
-_OFF = 0.1  # of the second term: what may be off by more has not been seen to be right
-_SMALL = 0.01  # of the second term: what is off by less does no harm
-_CHANCE = 1e-4  # of a false alarm
+_OFF = 0.1  # of the second term: beyond this possible error, the estimate is unverified
+_SMALL = 0.01  # of the second term: a smaller error is harmless
+_CHANCE = 1e-4  # probability of a false alarm
 
 
 class PooledMemory(eqx.Module):
-    """The moments of each cluster, in how many rounds it was heard of, its df/dtheta, and `inner`'s memory."""
+    """The moments of each cluster, the number of rounds with reports from it, its df/dtheta, and `inner`'s memory."""
 
     moments: Moments
     heard: Int[Array, " C"]
@@ -36,29 +36,29 @@ class PooledMemory(eqx.Module):
 
 
 class PooledJacobian(AbstractWrapper[PooledMemory]):
-    """Let every client learn df/dtheta from all it has ever seen, around the mean of what the clients have seen.
+    """Let every client learn df/dtheta from its whole past, regularized towards the clients' pooled estimate.
 
         J   = sum_i p_i cross_i pinv(sum_i p_i gram_i)                         the server's, sent with the model
         J_i = J + a_i (cross_i - J gram_i) pinv(a_i gram_i + (1 - a_i) sum_k p_k gram_k)
         a_i = t_i / (t_i + 10),      gram_i, cross_i: moments of client i's models and f-hat over its t_i steps
 
-    A client's own past goes back much further than its window, so its J_i has less noise; J stands in while it has
-    seen little, and a_i -> 1. Clients send means, never samples. Why not J for all? Its second term is
-    J^T sum_i p_i s_i, which lacks Cov(J_i, s_i). For the squared loss of a mean s_i = -(gradient i), and the whole is
-    (1 - J)^T times the plain gradient: it settles at the stable point, however much clients react.
+    A client's past goes back much further than its window, so its J_i has less noise; J is used while it has seen
+    little, and a_i -> 1. Clients send means, never samples. Why not J for all? Its second term is J^T sum_i p_i s_i,
+    which misses Cov(J_i, s_i). For the squared loss of a mean s_i = -(gradient i), and the sum is (1 - J)^T times the
+    plain gradient: it converges to the stable point, however much clients react.
 
     Args:
-        alike: True gives all clients of a cluster its J. Far less noise, and right only where they react alike, or
-            where s_i is the same for all (a price times a demand); after a run warnings say where neither is so, or
-            where the run cannot tell.
-        clusters: with more than one, each has a J of its own. The server groups the clients' own estimates by k-means
-            (scikit-learn, on the host) once as many as that have a full window; from then on a client goes to the
-            cluster that explains most of its f-hat.
-        memory: how many rounds count, to follow a world that changes; None lets the memory grow with the run.
+        alike: True gives all clients of a cluster its J. Far less noise, but correct only if they react alike, or if
+            s_i is the same for all (a price times a demand); warnings after a run report if neither holds, or if the
+            run cannot tell.
+        clusters: if more than one, each has its own J. The server groups the clients' own estimates by k-means
+            (scikit-learn, on the host) once that many have a full window; from then on a client is assigned to the
+            cluster that best explains its f-hat.
+        memory: number of rounds to remember, to track a changing world; None for all rounds.
 
-    Of clients that sit out the server has what they sent last, as a mean over as many rounds as it takes to hear of
-    all. The move is `inner`'s. It needs the estimator `Performative(window=H)`.
-    Zheng et al. 2024, Sections 4 and 5.3, which leave the estimate itself open.
+    For absent clients the server uses what they sent last, through a mean over as many rounds as it takes to hear from
+    all. The move is `inner`'s. It needs the estimator `Performative(window=H)`. Zheng et al. 2024, Sections 4 and 5.3,
+    which leave the estimate itself open.
     """
 
     references = ("zheng2024profl",)
@@ -83,8 +83,8 @@ class PooledJacobian(AbstractWrapper[PooledMemory]):
     def init(self, theta: Theta, clients: int, extra: dict[str, PyTree]) -> PooledMemory:
         if "reaction" not in extra:
             raise ValueError(
-                "PooledJacobian needs clients that watch how their data react; use it with the estimator "
-                "Performative(window=H), as pf.pofl and pf.profl have it."
+                "PooledJacobian needs clients that track how their data react; use it with the estimator "
+                "Performative(window=H), as in pf.pofl and pf.profl."
             )
         told, clusters = extra["reaction"].seen.moments, self.clusters
         (m, d), dtype = told.cross.shape, told.cross.dtype
@@ -98,7 +98,7 @@ class PooledJacobian(AbstractWrapper[PooledMemory]):
         return {**self.inner.broadcast(memory.inner), "reaction": self.shared(memory)}
 
     def shared(self, memory: PooledMemory) -> SharedReaction:
-        """What clients are told of df/dtheta."""
+        """What clients receive about df/dtheta."""
 
         def scalar(value: float) -> Array:
             return jnp.asarray(value, memory.jacobian.dtype)
@@ -114,7 +114,8 @@ class PooledJacobian(AbstractWrapper[PooledMemory]):
         told: Sighting = upload.extra["reaction"]
         here = told.ready if cohort.active is None else told.ready & cohort.active
         label = self._group(told, here, self.shared(memory))
-        # Who sits out counts with what was said last: the mean goes over about as many rounds as it takes to hear all.
+        # Absent clients count with their last report: the mean runs over about as many rounds as it takes to hear from
+        # all.
         news = jnp.sum(jnp.where(here, jnp.take(weights, cohort.ids, mode="clip"), 0))
 
         def one(cluster: Array, kept: Moments, heard: Array, old: Array) -> tuple[Moments, Array, Array]:
@@ -131,8 +132,8 @@ class PooledJacobian(AbstractWrapper[PooledMemory]):
             return kept, jnp.where(came, heard + 1, heard), jnp.where(came, kept.jacobian(self.rtol)[0], old)
 
         clusters = jnp.arange(self.clusters, dtype=jnp.int32)
-        learnt = jax.vmap(one)(clusters, memory.moments, memory.heard, memory.jacobian)
-        return move, PooledMemory(*learnt, inside)
+        learned = jax.vmap(one)(clusters, memory.moments, memory.heard, memory.jacobian)
+        return move, PooledMemory(*learned, inside)
 
     def check(self, weights: np.ndarray, participation: AbstractParticipation) -> None:
         super().check(weights, participation)
@@ -142,7 +143,7 @@ class PooledJacobian(AbstractWrapper[PooledMemory]):
         if self.clusters > size:
             raise ValueError(
                 f"PooledJacobian(clusters={self.clusters}) groups clients of one round, of which "
-                f"{type(participation).__name__} has {size}; take more of them, or fewer clusters."
+                f"{type(participation).__name__} has {size}; use more of them, or fewer clusters."
             )
 
     def review(self, memory: PooledMemory, clients: PyTree, weights: Array | np.ndarray) -> list[str]:
@@ -154,21 +155,21 @@ class PooledJacobian(AbstractWrapper[PooledMemory]):
         said = f"PooledJacobian(alike=True) gives {kind} one df/dtheta"
         if found.chance < _CHANCE and found.off > _SMALL:
             text = (
-                f"{said}, but they react differently: what people's reaction adds to the gradient is off by about "
-                f"{_percent(found.off)}. The model settles beside the optimal point. Use alike=False."
+                f"{said}, but they react differently: the reaction's contribution to the gradient is off by about "
+                f"{_percent(found.off)}. The model misses the optimal point. Use alike=False."
             )
             return [*notes, coded("clients-react-differently", text)]
         if not found.bound <= _OFF:
             text = (
-                f"{said}, and this run cannot tell whether they react alike: for all it shows, what people's reaction "
-                f"adds to the gradient may be off by {_percent(found.bound)}. If they do not, the model settles beside "
-                "the optimal point. Use alike=False to be right either way, with more noise."
+                f"{said}, and this run cannot tell whether they react alike: the reaction's contribution to the "
+                f"gradient may be off by up to {_percent(found.bound)}. If they do not, the model misses the optimal "
+                "point. Use alike=False to be safe in both cases, with more noise."
             )
             return [*notes, coded("alike-not-tested", text)]
         return notes
 
     def _group(self, told: Sighting, here: Bool[Array, " K"], shared: SharedReaction) -> Int[Array, " K"]:
-        """The cluster of each client of the cohort, -1 where there are none yet."""
+        """The cluster of each client of the cohort, -1 if there are none yet."""
         if self.clusters == 1:
             return jnp.zeros(here.shape, jnp.int32)
         own = jax.vmap(lambda seen: seen.moments.jacobian(self.rtol)[0].reshape(-1))(told.seen)
@@ -184,7 +185,7 @@ def _percent(part: float) -> str:
 
 
 def first_groups(maps: ArrayLike, new: ArrayLike, clusters: int) -> np.ndarray:
-    """Clusters [..., K] of the marked ones among clients' maps [..., K, p], by k-means; -1 where they are too few."""
+    """Clusters [..., K] of the marked rows of clients' maps [..., K, p], by k-means; -1 if they are too few."""
     maps, new = np.asarray(maps), np.asarray(new)
     labels = np.full(new.shape, -1, np.int32)
     for at in np.ndindex(*new.shape[:-1]):
@@ -199,5 +200,5 @@ def _k_means(rows: np.ndarray, clusters: int) -> np.ndarray:
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different maps than clusters
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct maps than clusters
         return KMeans(clusters, n_init=10, random_state=0).fit_predict(rows)

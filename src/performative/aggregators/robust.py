@@ -1,8 +1,8 @@
-"""Moves that a few hostile or broken clients cannot drag away.
+"""Moves that a few malicious or faulty clients cannot control.
 
-All three take their weights relative to each other: they do not scale the move where the weights of a round do not sum
-to one (Scheme II with unequal p), as `Mean` does. None of them is unbiased: where honest clients differ, they settle
-elsewhere than the mean, and under performative shift that point moves again.
+All three normalize their weights: unlike `Mean`, they do not scale the move if the weights of a round do not sum to one
+(Scheme II with unequal p). None of them is unbiased: if honest clients differ, they converge elsewhere than the mean,
+and performative shift moves that point further.
 """
 
 import functools
@@ -19,13 +19,13 @@ from performative.aggregators.mean import weighted_sum
 from performative.participation.base import AbstractParticipation
 from performative.types import Cohort, Numbers, Theta, Upload, is_concrete, number, whole
 
-# Shares of a median are counted in whole parts: sums of them do not depend on the order of the rows, so a tie is a tie.
-# Twice the total still fits 32 bits.
+# Weights of a median are counted in integers: their sums do not depend on the order of rows, so ties are exact. Twice
+# the total still fits 32 bits.
 _PARTS = 2.0**29
 
 
 def _shares(cohort: Cohort) -> Float[Array, " K"]:
-    """Weights of the rows that are there, as parts of one; all 0 where there is no weight."""
+    """Normalized weights of the present rows; all 0 if there is no weight."""
     weight = jnp.where(cohort.present, cohort.weight, 0)
     total = jnp.sum(weight)
     return weight / jnp.where(total > 0, total, 1)
@@ -36,8 +36,8 @@ def _by_rows(mask: Array, leaf: Array) -> Array:
 
 
 def _sorted(leaf: Array, share: Array, present: Array) -> tuple[Array, Array]:
-    """Values of each coordinate in ascending order [K, ...], and the share that each brings along."""
-    # Rows that are not there have no share, so it does not matter where they end up.
+    """Values of each coordinate in ascending order [K, ...], with their weights."""
+    # Absent rows have zero weight, so their position does not matter.
     clean = jnp.where(_by_rows(present, leaf), leaf, 0)
     values, shares = jax.lax.sort((clean, jnp.broadcast_to(_by_rows(share, leaf), leaf.shape)), dimension=0, num_keys=1)
     return values, shares
@@ -48,9 +48,9 @@ class Median(AbstractAggregator[None]):
 
         move_j = the value with at most half of the weight below it and at most half above
 
-    Where half of the weight lies on either side it is the middle of the two values, as usual. A client drawn twice by
-    `SchemeOne` counts twice. Clients with less than half of the weight cannot drag it past the honest ones.
-    Yin et al. 2018.
+    If half of the weight lies on either side it is the midpoint of the two values, as usual. A client drawn twice by
+    `SchemeOne` counts twice. Clients with less than half of the weight cannot move it beyond the range of the honest
+    ones. Yin et al. 2018.
     """
 
     references = ("yin2018byzantine",)
@@ -62,7 +62,8 @@ class Median(AbstractAggregator[None]):
         share, present = _shares(cohort), cohort.present
         parts = jnp.round(share * _PARTS).astype(jnp.int32)
         total = jnp.sum(parts, dtype=jnp.int32)
-        # Parts were rounded, one by one: a tie may be off by half a part a row, but never by half of a client's share.
+        # Weights were rounded individually: a tie may be off by half a unit per row, but never by half a client's
+        # weight.
         least = jnp.min(jnp.where(parts > 0, parts, total))
         rounding = jnp.minimum(share.shape[0], least // 2)
 
@@ -80,11 +81,11 @@ class Median(AbstractAggregator[None]):
 class TrimmedMean(AbstractAggregator[None]):
     """The mean of updates without the lowest and the highest `fraction` of the weight, coordinate by coordinate.
 
-        move_j = sum_k kept_kj delta_kj / (1 - 2 fraction),   kept = what of a client's share lies between the two cuts
+        move_j = sum_k kept_kj delta_kj / (1 - 2 fraction),   kept = the part of a client's weight between the two cuts
 
-    A client at a cut counts for the part inside, so the fraction need not be a whole number of clients; with equal
-    weights and fraction * K whole it is the usual trimmed mean. A client drawn twice by `SchemeOne` counts twice.
-    Clients with at most `fraction` of the weight cannot drag it past the honest ones. Yin et al. 2018.
+    A client at a cut counts with the part inside, so the fraction need not be a whole number of clients; with equal
+    weights and integer fraction * K it is the usual trimmed mean. A client drawn twice by `SchemeOne` counts twice.
+    Clients with at most `fraction` of the weight cannot move it beyond the range of the honest ones. Yin et al. 2018.
     """
 
     references = ("yin2018byzantine",)
@@ -109,7 +110,7 @@ class TrimmedMean(AbstractAggregator[None]):
             values, weighs = _sorted(leaf, share, present)
             cut = jnp.asarray(self.fraction).astype(weighs.dtype)
             after = jnp.cumsum(weighs, axis=0)
-            # Taken off both ends, so that rows between the cuts keep their share to the last bit.
+            # Subtracted at both ends, so rows between the cuts keep their exact weight.
             below = jnp.clip(cut - (after - weighs), 0, weighs)
             above = jnp.clip(after - (1 - cut), 0, weighs)
             kept = jnp.maximum(weighs - below - above, 0)
@@ -127,24 +128,24 @@ class TrimmedMean(AbstractAggregator[None]):
         if few.size:
             raise ValueError(
                 f"TrimmedMean(fraction={few.flat[0]:g}) drops less than one of the {rows} clients of a round, so a "
-                f"single one can drag it anywhere; use fraction >= {1 / rows:.3g}, or more clients a round."
+                f"single one can move it anywhere; use fraction >= {1 / rows:.3g}, or more clients per round."
                 if rows > 2
-                else f"TrimmedMean(fraction={few.flat[0]:g}) needs at least 3 clients a round; there are {rows}."
+                else f"TrimmedMean(fraction={few.flat[0]:g}) needs at least 3 clients per round; there are {rows}."
             )
 
 
 class Krum(AbstractAggregator[None]):
-    """The update that lies closest to most of the others.
+    """The update that is closest to most of the others.
 
         score_k = sum of |delta_k - delta_l|^2 over the n - byzantine - 2 nearest l,      move = delta_argmin
 
-    `multi` > 1 takes the `multi` lowest scores and their mean by the weights of the round. Distances are those of whole
-    updates, over all leaves. n counts the different clients of the round: one drawn twice by `SchemeOne` has one vote,
-    as it is one client that may be hostile; one without weight has none. Two that are each other's nearest tie; the one
-    closer to all wins.
-    It withstands `byzantine` hostile clients where n >= 2 byzantine + 3. A run is refused where no round can have that
-    many. Rounds that happen to have fewer (`SchemeOne`, groups, absences) take one neighbor at least, without warrant.
-    Costs K^2 distances a round, K the rows that the executor computes. Blanchard et al. 2017.
+    `multi` > 1 averages the updates with the `multi` lowest scores by the weights of the round. Distances are between
+    whole updates, over all leaves. n counts the distinct clients of the round: one drawn twice by `SchemeOne` has one
+    vote, since it is one potentially malicious client; one of zero weight has none. Two that are each other's nearest
+    neighbors tie; the one closer to all wins. It withstands `byzantine` malicious clients if n >= 2 byzantine + 3. A
+    run raises an error if no round can have that many. Rounds that happen to have fewer (`SchemeOne`, groups, absences)
+    use at least one neighbor, without guarantee. Costs K^2 distances per round, where K is the number of rows that the
+    executor computes. Blanchard et al. 2017.
     """
 
     references = ("blanchard2017machine",)
@@ -168,7 +169,7 @@ class Krum(AbstractAggregator[None]):
         rows = jnp.arange(apart.shape[0], dtype=jnp.int32)
         nearest = jnp.sort(apart, axis=1)
         score, total = (jnp.sum(jnp.where(rows < count, nearest, 0), axis=1) for count in (neighbors, n - 1))
-        # Absent rows come last, after those whose distances are too large for a number.
+        # Absent rows come last, after those whose distances overflow.
         order = jnp.lexsort((total, score, ~present))
         chosen = jnp.zeros(present.shape, bool).at[order[: self.multi]].set(True) & present
         share = jnp.where(chosen, cohort.weight, 0)
@@ -180,22 +181,22 @@ class Krum(AbstractAggregator[None]):
         if rows < 2 * self.byzantine + 3:
             raise ValueError(
                 f"Krum(byzantine={self.byzantine}) needs at least 2 * byzantine + 3 = {2 * self.byzantine + 3} clients "
-                f"a round; {type(participation).__name__} takes {rows}."
+                f"per round; {type(participation).__name__} takes {rows}."
             )
         if self.multi > rows - self.byzantine:
             raise ValueError(
-                f"Krum(byzantine={self.byzantine}, multi={self.multi}) would have to take hostile ones among {rows} "
-                f"clients a round; use multi <= {rows - self.byzantine}."
+                f"Krum(byzantine={self.byzantine}, multi={self.multi}) would have to use malicious ones among {rows} "
+                f"clients per round; use multi <= {rows - self.byzantine}."
             )
 
 
 def _distances(rows: PyTree, present: Bool[Array, " K"]) -> Float[Array, "K K"]:
-    """|row_k - row_l|^2 over all leaves; infinite from a row to itself and where one is not there."""
+    """|row_k - row_l|^2 over all leaves; infinite from a row to itself and if one is absent."""
     dtype = jnp.result_type(*jax.tree.leaves(rows))
     clean = jax.tree.map(lambda leaf: jnp.where(_by_rows(present, leaf), leaf, 0), rows)
 
     def from_one(row: PyTree) -> Array:
-        # Differences first: |x|^2 + |y|^2 - 2xy loses what little two updates differ by where both are long.
+        # Differences first: |x|^2 + |y|^2 - 2xy cancels catastrophically for long updates that differ little.
         gaps = jax.tree.map(lambda leaf, mine: jnp.square(leaf - mine).astype(dtype), clean, row)
         sums = [jnp.sum(gap, axis=tuple(range(1, gap.ndim))) for gap in jax.tree.leaves(gaps)]
         return functools.reduce(operator.add, sums)

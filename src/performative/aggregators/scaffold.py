@@ -20,12 +20,12 @@ class ScaffoldMemory(eqx.Module):
 class Scaffold(AbstractWrapper[ScaffoldMemory]):
     """Keep c = sum_i p_i c_i and send it to the clients, which correct their steps by it. The move is `inner`'s.
 
-        c <- c + sum_k p_k (c_k_new - c_k_old)      over those who took part
+        c <- c + sum_k p_k (c_k_new - c_k_old)      over the participants
 
-    p_k and not a_k: c is the mean over all clients exactly, whoever was drawn and however often. For p_i = 1/N it is
-    the update of Karimireddy et al. 2020. c is a running sum: in float32 the rounding of the first, large updates stays
-    in it for good, as in `Varp`; dtype="float64" where that counts. It needs the estimator `ControlVariate`. A server
-    step size is `ServerOpt(Scaffold(), Momentum(0.0), rate)`.
+    With p_k, not a_k: c is exactly the mean over all clients, whoever was drawn and however often. For p_i = 1/N it is
+    the update of Karimireddy et al. 2020. c is a running sum: in float32 the rounding errors of the first, large
+    updates stay in it, as in `Varp`; use dtype="float64" if that matters. It needs the estimator `ControlVariate`. A
+    server step size is `ServerOpt(Scaffold(), Momentum(0.0), rate)`.
     """
 
     references = ("karimireddy2020scaffold",)

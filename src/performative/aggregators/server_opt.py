@@ -1,4 +1,4 @@
-"""A server that does not simply add the move, but treats it as a gradient."""
+"""A server that treats the move as a gradient instead of adding it."""
 
 import equinox as eqx
 import jax
@@ -23,11 +23,11 @@ class ServerOpt(AbstractWrapper[OptimizedServer]):
     """move = -rate tx(-inner's move)
 
     FedAvgM, FedAdam, FedAdagrad and FedYogi with tx = Momentum, Adam, Adagrad and Yogi of `pf.optimizers`; or any
-    optax transformation without learning rate (see `FromOptax`). Reddi et al. 2021, Algorithm 2; optax corrects Adam
-    and Yogi for their start, which the paper does not.
+    optax transformation without learning rate (see `FromOptax`). Reddi et al. 2021, Algorithm 2; optax applies bias
+    correction to Adam and Yogi, which the paper does not.
 
-    It settles where `inner` does: the move is 0 there. Adaptive rules divide by the size of past moves, so that with a
-    fixed rate they may circle around that point; a larger `eps` calms them.
+    It has the same fixed point as `inner`: the move is 0 there. Adaptive rules divide by the size of past moves, so
+    with a fixed rate they may oscillate around that point; a larger `eps` damps them.
     """
 
     references = ("reddi2021adaptive",)

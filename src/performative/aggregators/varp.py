@@ -1,4 +1,4 @@
-"""Remember what each client sent last, so that who happens to take part matters less."""
+"""Remember each client's last update, to reduce the variance of partial participation."""
 
 import equinox as eqx
 import jax
@@ -19,15 +19,15 @@ class VarpMemory(eqx.Module):
 
 
 class Varp(AbstractAggregator[VarpMemory]):
-    """FedVARP: the mean of updates, with the last known one standing in for clients that sit out.
+    """FedVARP: the mean of updates, with the last known one in place of those of absent clients.
 
-        move = sum_k a_k (delta_k - y_k) + sum_i p_i y_i,      then y_k <- delta_k for those who took part
+        move = sum_k a_k (delta_k - y_k) + sum_i p_i y_i,      then y_k <- delta_k for the participants
 
-    It takes the variance of partial participation away, not the drift of local steps. Jhunjhunwala et al. 2022.
-    The server keeps one update a client; a round still costs K. The largest step that settles is smaller than that of
-    `Mean`: with one client of N a round about half. The mean of the y is a running sum: in float32 the rounding of the
-    first, large updates stays in it for good (about 1e-5 of the start's distance, measured at N = 10). Where that
-    counts use dtype="float64", or ClusterVarp(N), which adds up anew.
+    It removes the variance of partial participation, not the drift of local steps. Jhunjhunwala et al. 2022. The server
+    keeps one update per client; a round still costs K. The largest stable step is smaller than that of `Mean`: with one
+    of N clients per round about half. The mean of the y is a running sum: in float32 the rounding errors of the first,
+    large updates stay in it (about 1e-5 of the initial distance, measured at N = 10). If that matters use
+    dtype="float64", or ClusterVarp(N), which recomputes the sum.
     """
 
     references = ("jhunjhunwala2022fedvarp",)
@@ -43,9 +43,9 @@ class Varp(AbstractAggregator[VarpMemory]):
         news = jax.tree.map(jnp.subtract, upload.delta, take_rows(memory.last, cohort.ids))
         surprise = weighted_sum(news, cohort.weight, cohort.active)
         share: Array = jnp.take(weights, cohort.ids, mode="clip")
-        learnt = weighted_sum(news, share, cohort.active)
+        learned = weighted_sum(news, share, cohort.active)
         move = jax.tree.map(jnp.add, surprise, memory.mean)
-        mean = jax.tree.map(jnp.add, memory.mean, learnt)
-        # Where everyone computes, absent clients have rows too: what stands there was never sent.
+        mean = jax.tree.map(jnp.add, memory.mean, learned)
+        # If everyone computes, absent clients have rows too, but these were never sent.
         ids = cohort.ids if cohort.active is None else jnp.where(cohort.active, cohort.ids, weights.shape[0])
         return move, VarpMemory(put_rows(memory.last, ids, upload.delta), mean)

@@ -1,4 +1,4 @@
-"""What would follow for a table of people if they responded to the model, over a range of strengths."""
+"""What would happen if the people in a table responded to the model, over a range of strengths."""
 
 from performative.assess.assessing import assess
 from performative.assess.outcome import Assessment

@@ -1,4 +1,4 @@
-"""What an assessment knows, without the words and pictures that are made of it."""
+"""The data of an assessment, without the text and figures derived from it."""
 
 import dataclasses
 from typing import Any
@@ -28,5 +28,5 @@ class AbstractAssessment:
 
     @property
     def scenario(self) -> Scenario:
-        """That of `strength` itself."""
+        """The scenario at `strength` itself."""
         return next(one for one in self.scenarios if one.strength == self.strength)

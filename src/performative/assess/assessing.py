@@ -1,4 +1,4 @@
-"""`assess`: the questions of the demo, for one's own table."""
+"""`assess`: the questions of the demo, for your own table."""
 
 import dataclasses
 from collections.abc import Hashable, Mapping, Sequence
@@ -13,8 +13,10 @@ from performative.assess.outcome import Assessment
 from performative.facts import cites
 from performative.types import ArrayLike, Unchecked
 
-# Since nobody knows the strength: parts of the one that was given.
+# The true strength is unknown: multiples of the given one.
 RANGE = (0.25, 0.5, 1.0, 2.0, 4.0)
+# A share of refusals that differs by more than this from the one that was asked for is said.
+_TIED = 0.005
 
 
 @cites("perdomo2020performative", "hardt2016strategic")
@@ -42,26 +44,27 @@ def assess(
         people show x - strength theta on the `strategic` columns, in units of their spread
 
     Args:
-        people: a frame, a .csv or .parquet file, or a database as `performative audit` names it: one row per person
-        label: column of two classes. yes, true and 1 stand for themselves; else `positive` names what is 1, the class
-            that people try not to be
-        client: column that says whose row it is (a bank), None for one client
+        people: a frame, a .csv or .parquet file, or a database as in `performative audit`: one row per person
+        label: column with two classes. yes, true and 1 mean 1; otherwise `positive` names the class that is 1, the one
+            that people try to avoid
+        client: column with the client each row belongs to (a bank), None for one client
         strategic: columns that people can change, None for all numeric ones
-        strength: how far they go per unit of the score's slope: one number or {client: number}. Nobody knows it, so all
-            is asked for a quarter of it to four times as much
-        group: column of a group, for rates by group; it is no feature then
-        who: "everyone" responds, or only people of class 1 ("positive"), who have most to hide
-        share: of people who are refused, None for the share of label 1; each model refuses so many on the data that it
-            was learnt from
+        strength: how far they move per unit of the score's slope: one number or {client: number}. It is unknown, so
+            everything is computed from a quarter of it to four times as much
+        group: column with a group, for rates by group; it is then not used as a feature
+        who: "everyone" responds, or only people of class 1 ("positive"), who have the most to hide
+        share: fraction of people who are refused, None for the share of label 1; each model refuses this fraction on
+            the data it was trained on
         ignore: columns to leave out
-        scale: "auto" cuts columns whose scale a few people set at their 1 % and 99 % quantiles; "standard" never does;
-            "robust" scales all by median and quartiles
+        scale: "auto" clips columns whose scale is set by a few people at their 1 % and 99 % quantiles, or, if these are
+            as extreme, 3 interquartile ranges beyond the quartiles; "standard" never does; "robust" scales all by
+            median and quartiles
         penalty: L2, None for 1 / (number of rows)
-        rows: most rows that are used, drawn at random by `seed` from more
+        rows: most rows to use; larger tables are subsampled at random with `seed`
 
-    One table cannot show *whether* people respond: that takes logs of several deployments (`pf.audit`). What is said is
-    what follows if they do, for a linear model of the logistic loss, measured on the people that it is trained on.
-    Verdicts on retraining are those of `pf.certify`, and so is what they do not know.
+    A single table cannot show *whether* people respond: that requires logs of several deployments (`pf.audit`). The
+    result is what follows if they do, for a linear model with the logistic loss, measured on the people it is trained
+    on. Verdicts on retraining, and their limits, are those of `pf.certify`.
     """
     from performative.assess.features import features_of
     from performative.assess.measuring import MODELS, People, flat, measure
@@ -90,17 +93,27 @@ def assess(
             scenarios.append(scenario)
             certificates.append(found)
     asked_for = certificates[RANGE.index(1.0)]
+    usual = scenarios[RANGE.index(1.0)].models["static"]
+    refused = float(np.where(bad, usual.expected_caught, usual.expected_wrongly).mean())
+    tied = abs(refused - told.share) > _TIED
     return Assessment(
         name=name, rows=len(bad), clients=problem.clients, positive=made.positive, label=made.label, who=who,
-        strategic=made.strategic, share=told.share, strength=size, scenarios=tuple(scenarios),
+        strategic=made.strategic, share=refused, strength=size, scenarios=tuple(scenarios),
         features=features_of(problem, {name: getattr(asked_for, name) for name in MODELS}, size),
         certificate=asked_for,
-        notes=made.notes,
+        notes=(*made.notes, *(coarse(told.share, refused) for _ in range(tied))),
     )  # fmt: skip
 
 
+def coarse(share: float, refused: float) -> str:
+    return (
+        f"Many people have the same score, so not {100 * share:.1f} % but {100 * refused:.1f} % are refused: "
+        "the nearest share that a limit on scores can give."
+    )
+
+
 def stronger(population: Any, strength: ArrayLike, who: str) -> Any:
-    """The same people with another strength; of class 1 alone where only they respond."""
+    """The same people with another strength; for class 1 alone if only they respond."""
     if who == "positive":
         own = np.broadcast_to(np.asarray(strength, np.float64), (population.clients,))
         strength = np.stack([np.zeros_like(own), own], axis=1)

@@ -1,4 +1,4 @@
-"""Which columns carry a response, and models by column in the units of the table."""
+"""Which columns people move in response, and model coefficients in the units of the table."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ class Feature(Plain):
     """One column of the table.
 
     Attributes:
-        share: of the score's fall that goes through this column, theta_j^2 over their sum; 0 where nobody can change it
+        share: fraction of the drop in score due to this column, theta_j^2 over their sum; 0 if nobody can change it
         moves: by how much people who respond to the static model change it, in the column's own unit
-        static, stable, optimal: coefficient per unit of the column; None where there is no such model
-        per_spread: that of the static model per spread of the column
+        static, stable, optimal: coefficient per unit of the column; None if there is no such model
+        per_spread: coefficient of the static model per spread of the column
     """
 
     name: str
@@ -33,7 +33,7 @@ class Feature(Plain):
 
 
 def features_of(problem: Problem, models: Mapping[str, Any], strength: float) -> tuple[Feature, ...]:
-    """All columns, and the intercept last; those that carry most come first. `models` has the "static" one."""
+    """All columns, those with the largest share first, and the intercept last. `models` must contain "static"."""
     columns: Any = problem.columns
     population: Any = problem.population
     spread, center = np.asarray(columns.spread), np.asarray(columns.center)
@@ -53,7 +53,7 @@ def features_of(problem: Problem, models: Mapping[str, Any], strength: float) ->
 
 
 def _in_units(theta: Any, center: np.ndarray, spread: np.ndarray) -> np.ndarray | None:
-    """theta.(raw - center) / spread + b as coefficients of raw, and their intercept."""
+    """theta.(raw - center) / spread + b as coefficients of raw, with the intercept last."""
     if theta is None:
         return None
     values = np.asarray(theta, np.float64)

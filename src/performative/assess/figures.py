@@ -1,4 +1,4 @@
-"""Pictures of an assessment."""
+"""Figures of an assessment."""
 
 from performative.assess.assessed import AbstractAssessment
 from performative.assess.tables import NAMES
@@ -9,7 +9,7 @@ _STRENGTH = "strength of the response"
 
 
 def pictures(found: AbstractAssessment) -> dict[str, View]:
-    """By name: decisions that flip, losses, columns, and groups where there are some."""
+    """By name: decisions that flip, losses, columns, and groups if there are any."""
     views = {"change": change_view(found), "cost": loss_view(found), "features": features_view(found)}
     return views | ({"groups": groups_view(found)} if found.scenario.groups else {})
 
@@ -19,8 +19,8 @@ def change_view(found: AbstractAssessment) -> View:
     share = digits(100 * one.changed for one in found.scenarios)
     return View(
         "change", _STRENGTH, "decisions that flip (%)", [Series("decisions that flip", share, strengths, dotted=True)],
-        marks=[Mark("asked for", found.strength, upright=True)],
-        description="Share of decisions of the model trained once that flip, by strength of the response.",
+        marks=[Mark("assumed", found.strength, upright=True)],
+        description="Share of decisions by the model trained once that flip, by strength of the response.",
     )  # fmt: skip
 
 
@@ -32,7 +32,7 @@ def loss_view(found: AbstractAssessment) -> View:
         series.append(Series(shown, values, [one.strength for one in there], dotted=True))
     return View(
         "cost", _STRENGTH, "mean loss once deployed", [one for one in series if len(one.y)],
-        marks=[Mark("asked for", found.strength, upright=True)],
+        marks=[Mark("assumed", found.strength, upright=True)],
         description="Mean loss once deployed of the model trained once, the stable and the optimal one, by strength.",
     )  # fmt: skip
 
@@ -44,7 +44,7 @@ def features_view(found: AbstractAssessment) -> View:
         "features", "", "share of the response (%)",
         [Series("share", digits(100 * one.share for one in carried), at=places)], kind="bars",
         rows=[one.name for one in carried],
-        description="Share of the response that goes through each column that people can change.",
+        description="Share of the response due to each column that people can change.",
     )  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def groups_view(found: AbstractAssessment) -> View:
                    high=digits(ends[1]))
         )  # fmt: skip
     return View(
-        "groups", "", "change of wrongful refusals (points)", series, kind="rows", rows=names,
+        "groups", "", "change in wrongful refusals (points)", series, kind="rows", rows=names,
         marks=[Mark("as before", 0.0)],
-        description="Change of the share of people with label 0 who are refused, by group and model.",
+        description="Change in the share of people with label 0 who are refused, by group and model.",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""One strength: what the certificate says, and what becomes of decisions about these very people."""
+"""One strength: the certificate, and how decisions about these people change."""
 
 import dataclasses
 import math
@@ -14,21 +14,21 @@ from performative.problem import Problem
 from performative.sklearn.people import shown
 
 MODELS = ("static", "stable", "optimal")
-# Verdicts of a certificate that answer the question; by all others it does not know.
+# Verdicts of a certificate that answer the question; all others leave it open.
 SETTLES = {"proved": True, "settles": True, "settles-nearby": True, "not-contracting": False}
-# Retrainings that are tried, and how far off, in units of the first way, one has run away.
+# Number of retrainings tried, and the distance, relative to the initial one, beyond which a run has diverged.
 _RETRAININGS, _FAR = 20, 10.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Rates(Plain):
-    """One model, for people whom it judges on the data that it was learnt from (`expected`) and once it is deployed.
+    """Rates of one model, on the data it was trained on (`expected`) and once deployed.
 
     Attributes:
-        caught: share of people with label 1 who are refused (the true positive rate); wrongly: that of people with
-            label 0 (the false positive rate); refused, accuracy: of all
-        risk: the mean loss once deployed
-        effort: |x' - x|^2 / (2 strength), what people pay on average, in the unit of the score
+        caught: share of people with label 1 who are refused (the true positive rate); wrongly: the same for label 0
+            (the false positive rate); refused, accuracy: over all people
+        risk: the mean loss once deployed, including the penalty
+        effort: |x' - x|^2 / (2 strength), people's average cost, in the unit of the score
     """
 
     expected_caught: float
@@ -44,7 +44,7 @@ class Rates(Plain):
 
 @dataclasses.dataclass(frozen=True)
 class GroupRates(Plain):
-    """A group under one model: as in `Rates`; `rise` is wrongly less expected_wrongly of the *static* model before
+    """A group under one model: as in `Rates`; `rise` is wrongly minus expected_wrongly of the *static* model before
     anybody responds, and `error` its standard error over the group's people with label 0."""
 
     group: str
@@ -62,24 +62,26 @@ class Scenario(Plain):
     """What follows if people respond with one strength.
 
     Attributes:
-        changed: share of the static model's decisions on those who respond that flip once they do
-        settles: whether retraining settles, by the certificate; None: it does not know
-        verdict, code: the certificate's, in words and as its finding
-        factor: what one retraining leaves of an error near the stable point, None where that is not known
-        reached: exact retrainings from the static model after which 99 % of the way to the stable point is done; None
-            where that takes more than 20, or it does not settle
-        lost: by how much the static model catches fewer of label 1 than expected, once deployed, with standard error
+        changed: share of the static model's decisions on people who respond that flip once they do
+        overturned: share of its refusals of these people that flip, 0 if there are none
+        settles: whether retraining settles, by the certificate; None if unknown
+        verdict, code: of the certificate, in words and as the code of its finding
+        factor: factor by which one retraining shrinks an error near the stable point, None if unknown
+        reached: exact retrainings from the static model to cover 99 % of the distance to the stable point; None if that
+            takes more than 20, or it does not settle
+        lost: drop in the share of label 1 that the static model catches, expected minus deployed, with standard error
             `lost_error` over people
-        excess: mean loss of the static less that of the stable model, both deployed, with standard error
-            `excess_error` over people; None where there is no stable model
-        further: mean loss of the stable less that of the optimal model
-        detectable: whether static and stable model can be told apart with so many rows, by the certificate
-        models: rates of those models that were found
+        excess: mean loss of the static minus that of the stable model, both deployed, with standard error
+            `excess_error` over people; None if there is no stable model
+        further: mean loss of the stable minus that of the optimal model
+        detectable: whether this many rows can distinguish the static from the stable model, by the certificate
+        models: rates of the models that were found
         groups: rates by group
     """
 
     strength: float
     changed: float
+    overturned: float
     settles: bool | None
     verdict: str
     code: str
@@ -111,9 +113,23 @@ class People:
 
 
 def flat(problem: Problem, tables: Any) -> np.ndarray:
-    """Clients' tables as one, without padding."""
+    """Concatenate the clients' tables, without padding."""
     population: Any = problem.population
     return np.concatenate([np.asarray(table)[:rows] for table, rows in zip(tables, population.count, strict=True)])
+
+
+def cut(scores: Float[np.ndarray, " n"], share: float) -> float:
+    """The limit above which this share is refused, or the nearest one: people with the same score share a decision."""
+    limit = float(np.quantile(scores, 1.0 - share))
+    digits = 12 - int(np.ceil(np.log10(np.abs(scores).max() + 1e-300)))  # sums of the same terms may differ in the last
+    levels, counts = np.unique(np.round(scores, digits), return_counts=True)
+    if len(levels) == 1:
+        return limit
+    above = 1.0 - np.cumsum(counts[:-1]) / len(scores)
+    nearest = int(np.argmin(np.abs(above - share)))
+    if abs(np.mean(scores > limit) - above[nearest]) < 0.5 / len(scores):
+        return limit
+    return float(levels[nearest] + levels[nearest + 1]) / 2.0
 
 
 def measure(people: People, problem: Problem, strength: float) -> tuple[Scenario, Certificate]:
@@ -128,10 +144,10 @@ def measure(people: People, problem: Problem, strength: float) -> tuple[Scenario
     scores: dict[str, np.ndarray] = {}
     for name, theta in thetas.items():
         after = people.respond(theta, problem)
-        learnt = people.x if name == "static" else after
-        limit = float(np.quantile(learnt @ theta, 1.0 - people.share))
+        learned = people.x if name == "static" else after
+        limit = cut(learned @ theta, people.share)
         scores[name] = after @ theta
-        before[name], told[name] = learnt @ theta > limit, scores[name] > limit
+        before[name], told[name] = learned @ theta > limit, scores[name] > limit
         risk = float(getattr(found, f"{name}_risk"))
         models[name] = _rates(people, before[name], told[name], risk, _effort(people.x, after, strength))
     groups = _groups(people, before["static"], told)
@@ -140,14 +156,15 @@ def measure(people: People, problem: Problem, strength: float) -> tuple[Scenario
     excess, excess_error = None, None
     if "stable" in scores:
         excess, excess_error = _paired(*(_losses(scores[name], people.bad) for name in ("static", "stable")))
-        # The penalty is part of the risk, and no matter of people.
+        # The penalty is part of the risk but does not depend on people.
         excess = models["static"].risk - models["stable"].risk
     further = models["stable"].risk - models["optimal"].risk if {"stable", "optimal"} <= models.keys() else None
     verdict = part(found.findings, "verdict")[0]
     settles = _settles(found)
     reached = _reached(problem, thetas) if settles else None
+    changed, overturned = _changed(people, problem, before["static"], told["static"])
     return Scenario(
-        strength=strength, changed=_changed(people, problem, before["static"], told["static"]), settles=settles,
+        strength=strength, changed=changed, overturned=overturned, settles=settles,
         verdict=found.verdict, code=verdict.code, factor=None if math.isnan(found.contraction) else found.contraction,
         small_steps=found.settles, reached=reached, lost=lost, lost_error=lost_error,
         excess=excess, excess_error=excess_error, further=further, detectable=found.detectable, models=models,
@@ -156,13 +173,13 @@ def measure(people: People, problem: Problem, strength: float) -> tuple[Scenario
 
 
 def _settles(found: Certificate) -> bool | None:
-    """Yes or no where the certificate says so."""
+    """True or False if the certificate decides it, else None."""
     code = part(found.findings, "verdict")[0].code.removeprefix("verdict.")
     return SETTLES.get(code)
 
 
 def _reached(problem: Problem, thetas: dict[str, Any]) -> int | None:
-    """Exact retrainings from the static model until 99 % of the way to an attracting stable model is done."""
+    """Exact retrainings from the static model to cover 99 % of the distance to an attracting stable model."""
     from performative.solve import repeated_risk_minimization
 
     theta, goal = thetas["static"], thetas["stable"]
@@ -179,7 +196,7 @@ def _reached(problem: Problem, thetas: dict[str, Any]) -> int | None:
 
 
 def _effort(x: np.ndarray, after: np.ndarray, strength: float) -> float:
-    """|x' - x|^2 / (2 strength): what a person pays on average, in the unit of the score."""
+    """|x' - x|^2 / (2 strength): the average cost per person, in the unit of the score."""
     return float(np.mean(np.sum(np.square(after - x), axis=1))) / (2.0 * strength) if strength > 0 else 0.0
 
 
@@ -193,11 +210,13 @@ def _rates(people: People, before: np.ndarray, told: np.ndarray, risk: float, ef
     )  # fmt: skip
 
 
-def _changed(people: People, problem: Problem, before: np.ndarray, told: np.ndarray) -> float:
-    """Share of decisions that flip, of those on people who respond: of class 1 alone where only they do."""
+def _changed(people: People, problem: Problem, before: np.ndarray, told: np.ndarray) -> tuple[float, float]:
+    """Shares of decisions and of refusals that flip among people who respond: class 1 alone if only they do."""
     population: Any = problem.population
-    by_class = np.ndim(population.strength) == 2
-    return float(np.mean((before != told)[people.bad if by_class else slice(None)]))
+    own = people.bad if np.ndim(population.strength) == 2 else np.ones(len(before), bool)
+    refused = before & own
+    overturned = float(np.mean(~told[refused])) if refused.any() else 0.0
+    return float(np.mean((before != told)[own])), overturned
 
 
 def _losses(scores: np.ndarray, bad: np.ndarray) -> np.ndarray:
@@ -206,8 +225,10 @@ def _losses(scores: np.ndarray, bad: np.ndarray) -> np.ndarray:
 
 
 def _paired(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """The mean difference over the same people, and its standard error."""
+    """The mean difference over the same people, and its standard error: NaN for one person."""
     apart = one - other
+    if len(apart) < 2:
+        return float(np.mean(apart)), math.nan
     return float(np.mean(apart)), float(np.std(apart, ddof=1) / np.sqrt(len(apart)))
 
 

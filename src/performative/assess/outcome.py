@@ -1,4 +1,4 @@
-"""What `assess` found."""
+"""The result of `assess`."""
 
 import dataclasses
 import os
@@ -12,21 +12,23 @@ from performative.findings import Finding, plain
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Assessment(AbstractAssessment):
-    """Made by `pf.assess`; `print` it, write its `page`, or take `to_dict`.
+    """Returned by `pf.assess`; `print` it, write its `page`, or use `to_dict`.
 
     Attributes:
-        name, rows, clients: the table, the rows of it that were used, and how many clients they have
-        label, positive: the column of labels, and what it calls 1
-        who, strategic, share, strength: as asked; `strength` is the mean over clients
-        scenarios: one for each strength, weakest first
-        features: columns by how much of the response goes through them, the intercept last
+        name, rows, clients: name of the table, number of rows used, and number of clients
+        label, positive: the label column, and the value that means 1
+        who, strategic, strength: as passed; `strength` is the mean over clients
+        share: fraction of people whom the model trained once refuses before anybody responds: as passed, or the nearest
+            that tied scores allow
+        scenarios: one per strength, weakest first
+        features: columns by their share of the response, the intercept last
         certificate: the whole `pf.Certificate` at `strength`
         notes: what was done to the table before anything was computed
     """
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The answers as data: change, settle, cost, features, and groups where there are some."""
+        """The answers as data: change, settle, cost, features, and groups if there are any."""
         return findings_of(self)
 
     @property
@@ -35,7 +37,7 @@ class Assessment(AbstractAssessment):
         return answers_of(self)
 
     def frame(self) -> Any:
-        """A tidy pandas frame: one row for each strength and model."""
+        """A tidy pandas frame: one row per strength and model."""
         import pandas as pd
 
         rows = [
@@ -46,7 +48,7 @@ class Assessment(AbstractAssessment):
         return pd.DataFrame(rows)
 
     def plot(self, ax: Any = None) -> Any:
-        """Mean loss once deployed by strength, for each model; returns the axes."""
+        """Plot the mean loss once deployed by strength, for each model; return the axes."""
         from performative.assess.figures import loss_view
         from performative.plotting import axes_of
         from performative.report.drawing import draw
@@ -56,7 +58,7 @@ class Assessment(AbstractAssessment):
         return axes
 
     def page(self, path: str | os.PathLike[str]) -> Path:
-        """Write one HTML file that needs nothing else; returns its path."""
+        """Write one self-contained HTML file; return its path."""
         from performative._base.files import read_target, write_whole
         from performative.assess.page import page
 
@@ -65,7 +67,7 @@ class Assessment(AbstractAssessment):
         return target
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it for strict JSON."""
+        """Convert to strict JSON-compatible values."""
         words = ("name", "rows", "clients", "label", "who", "strategic", "share", "strength", "notes")
         return {
             **{name: plain(getattr(self, name)) for name in words},

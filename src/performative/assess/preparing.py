@@ -1,4 +1,4 @@
-"""From a table as people have it to columns of numbers: what was done to it is told, and what cannot be is refused."""
+"""Convert a user's table to numeric columns: report every change, and raise on what cannot be used."""
 
 import dataclasses
 from collections.abc import Hashable, Sequence
@@ -7,27 +7,30 @@ from typing import Any
 import numpy as np
 
 from performative._base.checks import nearest
+from performative.tables.frames import YES
 
-# Words that a label may say by themselves; of others somebody has to say which is 1.
-_YES, _NO = ("1", "1.0", "yes", "y", "true", "t"), ("0", "0.0", "no", "n", "false", "f")
-# A column of more different words is no category.
+# Labels with a known meaning, besides YES; for others, `positive` must say which is 1.
+_NO = ("0", "0.0", "no", "n", "false", "f")
+# Most distinct values of a categorical column.
 _WORDS = 20
-# Quantiles at which a column is cut where a few people set its scale.
+# Quantiles at which a column is clipped if a few people set its scale.
 _TAILS = (0.01, 0.99)
+# Tukey's outer fences (Exploratory Data Analysis, 1977): quartiles and this many interquartile ranges.
+_FENCE = 3.0
 ALONE = "everybody"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Prepared:
-    """Numbers, ready for `Problem.from_frame`.
+    """Numeric columns, ready for `Problem.from_frame`.
 
     Attributes:
         frame: features, `label` of 0 and 1, and `client`
         label, client: names of these columns
         strategic: features that people can change
-        group: one word a row, None where nobody asked
-        positive: what the table calls 1
-        notes: what was filled, cut, coded or left out
+        group: one string per row, None if there is no group column
+        positive: the label value that means 1
+        notes: what was filled, clipped, encoded or left out
     """
 
     frame: Any
@@ -49,48 +52,56 @@ def prepare(
     label: str,
     positive: Hashable,
     client: str | None,
-    strategic: Sequence[str] | None,
+    strategic: Sequence[Hashable] | None,
     group: str | None,
-    ignore: Sequence[str],
+    ignore: Sequence[Hashable],
     rows: int,
     scale: str,
     seed: int,
 ) -> Prepared:
-    """Check each column, and make numbers of it."""
+    """Check each column, and convert it to numbers."""
     frame = frame.rename(columns=str)
+    # Columns may be named by numbers; here all names are text.
+    wanted = None if strategic is None else [str(name) for name in strategic]
+    ignored = [str(name) for name in ignore]
     twice = frame.columns[frame.columns.duplicated()].unique().tolist()
     if twice:
         raise ValueError(f"column {twice[0]!r} occurs twice; keep one.")
     asked = [("label", label), ("client", client), ("group", group)]
-    asked += [("strategic", name) for name in strategic or ()] + [("ignore", name) for name in ignore]
+    asked += [("strategic", name) for name in wanted or ()] + [("ignore", name) for name in ignored]
     for role, name in asked:
         if name is not None and name not in frame.columns:
             raise ValueError(f"{role}={name!r} is not a column of the table.{nearest(str(name), frame.columns)}")
+    for role, name in (("client", client), ("group", group)):
+        if name is not None and name == label:
+            raise ValueError(f"{role}={name!r} is the label; choose another column.")
     notes: list[str] = []
     numbered = [name for name in frame.columns if name not in {n for _, n in asked} and _counts_rows(frame[name])]
     notes += [f"Column {name!r} counts the rows and was left out." for name in numbered]
     frame = _labeled(frame.drop(columns=numbered), label, notes)
     for role, name in (("client", client), ("group", group)):
         if name is not None and (empty := int(frame[name].isna().sum())):
-            raise ValueError(f"{role}={name!r} says nothing in {empty} of {len(frame)} rows; fill or drop them first.")
+            raise ValueError(f"{role}={name!r} is missing in {empty} of {len(frame)} rows; fill or drop them first.")
     if len(frame) > rows:
-        notes.append(f"{rows:,} of {len(frame):,} rows, drawn at random (--rows takes more).")
+        notes.append(f"{rows:,} of {len(frame):,} rows were drawn at random (use --rows for more).")
         frame = frame.sample(rows, random_state=seed).sort_index()
     frame = frame.reset_index(drop=True)
+    if group is not None and (found := frame[group].nunique()) > max(_WORDS, len(frame) // 10):
+        raise ValueError(f"group={group!r} has {found} values in {len(frame)} rows; choose a column with few groups.")
     answers, one = read_label(frame[label], label, positive)
     roles = {label, client, group} - {None}
-    taken = [name for name in frame.columns if name not in roles and name not in ignore]
+    taken = [name for name in frame.columns if name not in roles and name not in ignored]
     made, numeric = _features(frame[taken], notes)
     if not made:
-        raise ValueError(
-            "no feature is left: all columns have another role, are ignored, or are the same in every row."
-        )
+        raise ValueError("no feature is left: all columns have another role, are ignored, or are constant.")
     if group is not None:
         notes.append(f"{group!r} is the group, and not used as a feature.")
-    if strategic is None:
-        notes.append(f"All {len(numeric)} numeric columns were taken to be such as people can change (--strategic).")
-    _check_strategic(strategic, made, numeric)
-    movable = tuple(numeric if strategic is None else dict.fromkeys(strategic))
+    if wanted is None:
+        notes.append(f"People are assumed to be able to change all {len(numeric)} numeric columns (see --strategic).")
+    others: dict[str | None, str] = {name: "ignored" for name in ignored}
+    others |= {group: "the group", client: "the client", label: "the label"}
+    _check_strategic(wanted, made, numeric, others)
+    movable = tuple(numeric if wanted is None else dict.fromkeys(wanted))
     if not movable:
         raise ValueError("strategic: there is no numeric column that people could change.")
     if scale == "auto":
@@ -107,28 +118,29 @@ def prepare(
 
 
 def read_label(column: Any, label: str, positive: Hashable) -> tuple[np.ndarray, Any]:
-    """Labels as 0 and 1, and what the table calls 1: yes, true and 1 stand for themselves, else `positive` says it."""
+    """Labels as 0 and 1, and the value that means 1: yes, true and 1, or else `positive`."""
     found = column.unique().tolist()
     if len(found) < 2:
-        raise ValueError(f"label={label!r} is {found[0]!r} in every row, so there is nothing to learn; add the others.")
+        raise ValueError(f"label={label!r} is {found[0]!r} in every row, so there is nothing to learn; add other rows.")
     if len(found) > 2:
         raise ValueError(
-            f"label={label!r} must hold two classes, such as 0 and 1; it holds {len(found)}: {found[:4]} and so on."
+            f"label={label!r} must have two classes, such as 0 and 1; it has {len(found)}: {found[:4]}"
+            f"{' and so on' * (len(found) > 4)}."
         )
     said = {value: str(value).strip().lower() for value in found}
     if positive is None:
-        yes = [value for value, text in said.items() if text in _YES]
+        yes = [value for value, text in said.items() if text in YES]
         no = [value for value, text in said.items() if text in _NO]
         if len(yes) != 1 or len(no) != 1:
             raise ValueError(
-                f"label={label!r} holds {found[0]!r} and {found[1]!r}; say which of them is 1, such as "
-                f"positive={found[0]!r}: the class that people try not to be."
+                f"label={label!r} contains {found[0]!r} and {found[1]!r}; specify which of them is 1: set "
+                "positive= (--positive in the commands) to the class that people try to avoid."
             )
         one = yes[0]
     else:
         same = [value for value in found if value == positive or str(value) == str(positive)]
         if not same:
-            raise ValueError(f"positive={positive!r} is not a value of label={label!r}, which holds {found}.")
+            raise ValueError(f"positive={positive!r} is not a value of label={label!r}, which contains {found}.")
         one = same[0]
     return (column == one).to_numpy(np.int64), one
 
@@ -143,14 +155,14 @@ def _counts_rows(column: Any) -> bool:
 def _labeled(frame: Any, label: str, notes: list[str]) -> Any:
     empty = int(frame[label].isna().sum())
     if empty == len(frame):
-        raise ValueError(f"label={label!r} says nothing in any row; give a column of labels.")
+        raise ValueError(f"label={label!r} is missing in every row; name a column with labels.")
     if empty:
         notes.append(f"{empty:,} of {len(frame):,} rows have no label and were left out.")
     return frame[frame[label].notna()]
 
 
 def _features(frame: Any, notes: list[str]) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Columns of numbers by name, and which of them are quantities rather than words."""
+    """Numeric columns by name, and which of them are quantities rather than categories."""
     made: dict[str, np.ndarray] = {}
     numeric: list[str] = []
     for name in frame.columns:
@@ -159,7 +171,7 @@ def _features(frame: Any, notes: list[str]) -> tuple[dict[str, np.ndarray], list
         if column.isna().all():
             notes.append(f"Column {name!r} is empty and was left out.")
         elif column.nunique(dropna=False) == 1:
-            notes.append(f"Column {name!r} is the same in every row and was left out.")
+            notes.append(f"Column {name!r} is constant and was left out.")
         elif kind in "buif":
             made[name] = _filled(name, column.to_numpy(np.float64, na_value=np.nan), notes)
             numeric.append(name)
@@ -178,56 +190,80 @@ def _filled(name: str, values: np.ndarray, notes: list[str]) -> np.ndarray:
     if not empty.any():
         return values
     middle = float(np.median(values[~empty]))
-    notes.append(f"Column {name!r}: {int(empty.sum()):,} empty entries were filled with the median, {middle:.4g}.")
+    notes.append(f"Column {name!r}: {int(empty.sum()):,} missing entries were set to the median, {middle:.4g}.")
     return np.where(empty, middle, values)
 
 
 def _coded(name: str, column: Any, notes: list[str]) -> dict[str, np.ndarray]:
-    """Words as columns of 0 and 1, the commonest one left out: all others are compared with it."""
+    """Categories as 0/1 columns, without the most common one, which is the reference."""
     if getattr(column.dtype, "kind", "O") in "mM":
-        raise ValueError(f"column {name!r} holds dates; make a number of it (an age in days), or ignore it.")
+        raise ValueError(f"column {name!r} contains dates; convert it to numbers (an age in days), or ignore it.")
     words = column.astype(object).where(column.notna(), "(empty)").astype(str)
     counts = words.value_counts()
     if len(counts) > _WORDS:
         raise ValueError(
-            f"column {name!r} holds {len(counts)} different words, such as {counts.index[0]!r}; at most {_WORDS} are "
-            "taken as categories. Make numbers of it, or ignore it (--ignore)."
+            f"column {name!r} has {len(counts)} distinct values, such as {counts.index[0]!r}; categorical columns may "
+            f"have at most {_WORDS}. Convert it to numbers, or ignore it (--ignore)."
         )
     common = str(counts.index[0])
-    notes.append(f"Column {name!r}: {len(counts)} words, each a column of 0 and 1 beside {common!r}.")
+    notes.append(f"Column {name!r}: {len(counts)} categories, encoded as 0/1 columns relative to {common!r}.")
     return {f"{name}={word}": (words == word).to_numpy(np.float64) for word in sorted(counts.index[1:])}
 
 
-def _check_strategic(strategic: Sequence[str] | None, made: dict[str, np.ndarray], numeric: list[str]) -> None:
+def _check_strategic(
+    strategic: Sequence[str] | None, made: dict[str, np.ndarray], numeric: list[str], others: dict[str | None, str]
+) -> None:
+    """others: the columns that are not features, and what they are instead."""
     for name in strategic or ():
         if name in numeric:
             continue
+        if name in others:
+            raise ValueError(
+                f"strategic: column {name!r} is {others[name]}, so people cannot change it; remove it from strategic."
+            )
         if any(key.startswith(f"{name}=") for key in made):
-            raise ValueError(f"strategic: column {name!r} holds words, which have no direction; name numeric columns.")
+            raise ValueError(
+                f"strategic: column {name!r} is categorical, so it has no direction; name numeric columns."
+            )
         raise ValueError(
-            f"strategic: column {name!r} is no feature with two values or more, so that nobody can change it; leave it "
-            "out of --strategic."
+            f"strategic: column {name!r} is not a feature with at least two values, so nobody can change it; remove it "
+            "from strategic."
         )
 
 
 def _cut(made: dict[str, np.ndarray], numeric: list[str], notes: list[str]) -> None:
-    """Cut columns whose scale a few people set at their outermost hundredths: else these drown the effect."""
+    """Clip columns whose scale is set by a few people at their extreme percentiles; they would mask the effect. Where
+    the percentiles are as extreme (few rows, or more than 1 % of them), clip at the outer fences."""
+    for name in numeric:
+        values = made[name]
+        if not _few_set_the_scale(values, name):
+            continue
+        low, high = np.quantile(values, _TAILS)
+        why = "its 1 % and 99 % quantiles"
+        if _few_set_the_scale(np.clip(values, low, high), name):
+            lower, upper = np.quantile(values, (0.25, 0.75))
+            if upper > lower:
+                low, high = lower - _FENCE * (upper - lower), upper + _FENCE * (upper - lower)
+                why = f"{_FENCE:g} interquartile ranges beyond its quartiles"
+        made[name] = np.clip(values, low, high)
+        notes.append(
+            f"Column {name!r} was clipped at {low:.4g} and {high:.4g}, {why}: a few people set its scale "
+            "(--scale standard disables this)."
+        )
+
+
+def _few_set_the_scale(values: np.ndarray, name: str) -> bool:
     import warnings
 
     from performative._base.messages import PerformativeWarning
-    from performative.tables.scaling import scale_columns
+    from performative.tables.scaling import scale_columns, too_large
 
-    for name in numeric:
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always", PerformativeWarning)
-            scale_columns(made[name][:, None], [name], True)
-        if said:
-            low, high = np.quantile(made[name], _TAILS)
-            made[name] = np.clip(made[name], low, high)
-            notes.append(
-                f"Column {name!r} was cut at {low:.4g} and {high:.4g}, its 1 % and 99 % quantiles: a few people set "
-                "its scale (--scale standard leaves it)."
-            )
+    if too_large(values[:, None]).any():
+        return True
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", PerformativeWarning)
+        scale_columns(values[:, None], [name], True)
+    return bool(said)
 
 
 def _free(name: str, taken: Any) -> str:

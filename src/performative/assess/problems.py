@@ -1,4 +1,4 @@
-"""From a table as people have it to a problem of people who respond."""
+"""Convert a user's table to a problem with people who respond."""
 
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
@@ -29,7 +29,7 @@ def problem_of_people(
     rows: int = 5000,
     seed: int = 0,
 ) -> tuple[Problem, Prepared, str]:
-    """The problem, the table as it was prepared, and its name. Arguments as in `pf.assess`."""
+    """Return the problem, the prepared table, and its name. Arguments as in `pf.assess`."""
     listed = [strategic] if isinstance(strategic, str) else strategic
     if listed is not None and not isinstance(listed, (list, tuple)):
         raise ValueError(f"assess: strategic must be a list of column names, or None for all; got {strategic!r}.")
@@ -47,7 +47,7 @@ def problem_of_people(
         scale=scale, seed=seed,
     )  # fmt: skip
     with warnings.catch_warnings():
-        # What "auto" could mend is mended, and "standard" was asked for.
+        # "auto" has already fixed what it can, and "standard" was requested explicitly.
         warnings.simplefilter("ignore", PerformativeWarning)
         problem = Problem.from_frame(
             made.frame, client=made.client, label=made.label, strategic=list(made.strategic), strength=_named(strength),
@@ -59,5 +59,5 @@ def problem_of_people(
 
 
 def _named(strength: Any) -> Any:
-    """Clients are words here, whatever they are in the table."""
+    """Clients are strings here, whatever they are in the table."""
     return {str(name): value for name, value in strength.items()} if isinstance(strength, Mapping) else strength

@@ -14,8 +14,8 @@ def answers_table(found: AbstractAssessment) -> Table:
 
 
 def strengths_table(found: AbstractAssessment) -> Table:
-    """One row a strength: decisions, retraining, accuracy of the models once deployed."""
-    said = {True: "yes", False: "no", None: "not known"}
+    """One row per strength: decisions, retraining, accuracy of the models once deployed."""
+    said = {True: "yes", False: "no", None: "unknown"}
     rows: list[list[Cell]] = []
     for one in found.scenarios:
         caught = [one.models[name].caught if name in one.models else None for name in NAMES]
@@ -28,9 +28,9 @@ def strengths_table(found: AbstractAssessment) -> Table:
         )  # fmt: skip
     head = ("strength", "decisions that flip", "retraining settles", "error left", *NAMES.values())
     note = (
-        "Strength: how far people move a column (in spreads) per unit of the model's slope; * is the one asked for. "
-        "Error left: what one retraining near the stable point leaves of an error. The last three: share of label 1 "
-        "that is caught, and the mean loss (small or in brackets), once deployed."
+        "Strength: how far people move a column (in spreads) per unit of the model's slope; * marks the assumed one. "
+        "Error left: factor by which one retraining near the stable point shrinks an error. The last three: share of "
+        "label 1 that is caught, and the mean loss with its penalty (small or in parentheses), once deployed."
     )
     return Table(head, rows, [note])
 
@@ -39,14 +39,14 @@ def features_table(found: AbstractAssessment) -> Table:
     """Coefficients by column, in the units of the table."""
     rows: list[list[Cell]] = [
         [one.name, _percent(one.share) if one.movable else "-", f"{one.moves:+.3g}" if one.movable else "-",
-         f"{one.per_spread:+.3g}", *("-" if value is None else f"{value:+.4g}"
+         f"{one.per_spread:+.3g}", *("-" if value is None else f"{value:+.3g}"
                                      for value in (one.static, one.stable, one.optimal))]
         for one in found.features
     ]  # fmt: skip
     head = ("column", "share of the response", "moved by", "per spread", *NAMES.values())
     note = (
         "Log-odds of label 1. Per spread: the model trained once, per spread of the column; the last three: per unit "
-        "of the column. Moved by: what people who respond to the model trained once do to it, in its own unit."
+        "of the column. Moved by: how far people who respond to the model trained once move it, in its own unit."
     )
     return Table(head, rows, [note])
 
@@ -62,20 +62,20 @@ def groups_table(found: AbstractAssessment) -> Table | None:
     ]  # fmt: skip
     head = ("group", "model", "people", "refused", "wrongly refused", "change, points")
     note = (
-        "Wrongly: of people with label 0. Change: against the model trained once before anybody responds, with its "
-        "standard error over people."
+        "Wrongly: of people with label 0. Change: relative to the model trained once before anybody responds, with "
+        "its standard error over people."
     )
     return Table(head, rows, [note])
 
 
 def lead(found: AbstractAssessment) -> str:
-    """What was looked at, in two sentences."""
+    """What was assessed, in two sentences."""
     banks = "one client" if found.clients == 1 else f"{found.clients} clients"
     whom = "everyone" if found.who == "everyone" else f"only people with label {found.positive!r}"
     return (
-        f"{found.rows:,} people of {banks} in {found.name}; {found.label} = {found.positive!r} is what they try not to "
-        f"be, and {_percent(found.share)} are refused. Assumed: {whom} can change {_some(found.strategic)}, with "
-        f"strength {found.strength:g}; the range around it stands below, since nobody knows it."
+        f"{found.rows:,} people of {banks} in {found.name}; they try to avoid {found.label} = {found.positive!r}, and "
+        f"{_percent(found.share)} are refused. Assumption: {whom} can change {_some(found.strategic)}, with strength "
+        f"{found.strength:g}; since the true strength is unknown, results for a range around it follow below."
     )
 
 
@@ -89,7 +89,7 @@ def text(found: AbstractAssessment) -> str:
 
 
 def plain_table(table: Table) -> str:
-    """Aligned columns, the first to the left."""
+    """Aligned columns, the first left-justified."""
     rows = (table.head, *table.rows)
     cells = [[cell if isinstance(cell, str) else f"{cell[0]} ({cell[1]})" for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

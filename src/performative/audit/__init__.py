@@ -1,4 +1,4 @@
-"""What logs of past deployments say: who reacts, how much, and where retraining leads."""
+"""What the logs of past deployments show: who reacts, how strongly, and where retraining leads."""
 
 from typing import TYPE_CHECKING
 
@@ -67,7 +67,7 @@ __all__ = [
     "write_summaries",
 ]
 
-# Only names that no module of this package shares: a module of that name would take the place of the function.
+# Only names that no module of this package shares: a module of the same name would shadow the function.
 __getattr__ = later(
     __name__,
     {

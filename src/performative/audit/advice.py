@@ -13,21 +13,21 @@ from performative.audit.prospect import Prospect
 from performative.audit.words import WORDS
 from performative.findings import Finding, plain
 
-# A cost of stability above this share of the least risk is worth an algorithm of its own; below, the noise of learning
-# the reaction eats much of the gain.
+# If the cost of stability exceeds this share of the least risk, a dedicated algorithm is worthwhile; below it, the
+# noise of learning the reaction eats up much of the gain.
 LARGE_COST = 0.05
-# Share of rows far out from which an estimator that filters them is worth its cost.
+# Share of outlying rows above which an estimator that filters them is worth its cost.
 FAR_OUT = 0.005
-# A client whose level lies so many robust spreads from the others', in some column, is an outlier among clients.
+# A client whose mean lies this many robust spreads from the others' in some column is an outlier among clients.
 _ODD_CLIENT = 6.0
 _CLIENTS_FOR_ODD = 5
-# Local steps that stand for training to the end: what is left of the error, and the most steps that we name.
+# Local steps that count as training to convergence: the share of the error that remains, and the most steps to suggest.
 _LEFT, _MOST_STEPS = 0.01, 1000
-# No shift below this, in standard deviations, could be seen: "nothing found" then says little.
+# If no shift below this, in standard deviations, could be detected, "nothing found" means little.
 LARGE_SHIFT = 0.5
-# Labeled people among the rejected, a client and deployment, that are suggested.
+# Suggested number of labeled people among the rejected, per client and deployment.
 _LABELS = 100
-# What exploring should be able to see: a tenth of a standard deviation per unit of a parameter, in ten deployments.
+# What exploration should detect: a tenth of a standard deviation per unit of a parameter, in ten deployments.
 _WANTED, _DEPLOYMENTS = 0.1, 10
 
 
@@ -35,8 +35,8 @@ _WANTED, _DEPLOYMENTS = 0.1, 10
 class Advice:
     """One suggestion. kind: "ordinary", "explore", "label", "retrain", "damp", "optimize" or "look closer".
 
-    why has the reasons. code is one expression in `pf` (or numpy), None where there is nothing to run; settings are its
-    numbers. instead: what else could be done, and by which code.
+    why: the reasons. code: one expression in `pf` (or numpy), None if there is nothing to run. settings: its numbers.
+    instead: an alternative, and the code for it.
     """
 
     kind: str
@@ -50,12 +50,12 @@ class Advice:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why, in sentences."""
+        """The reasons, in sentences."""
         return tuple(map(WORDS.say, self.why))
 
     @property
     def otherwise(self) -> tuple[str, str] | None:
-        """What else could be done, in words, and the code for it."""
+        """The alternative, in words, and the code for it."""
         return None if self.instead is None else (WORDS.say(self.instead[0]), self.instead[1])
 
     @property
@@ -89,9 +89,9 @@ def advise(
 ) -> Advice:  # fmt: skip
     """The suggestion that follows from the tests and the outlook.
 
-    rows or labels chosen by the model -> log, or label, others too; not identified, or little to be seen -> explore; no
-    effect -> ordinary training; settles and stability costs little -> retrain in full; settles and stability costs much
-    -> POFL; does not settle for certain -> small steps, where these settle. hedged: whether drift may explain it too.
+    Rows or labels selected by the model -> log, or label, the others too; not identified, or low power -> explore; no
+    effect -> ordinary training; converges and stability costs little -> full retraining; converges and stability costs
+    much -> POFL; may not converge -> small steps, if these converge. hedged: whether drift may explain it too.
     """
     far_out = tuple(
         sorted(
@@ -102,9 +102,9 @@ def advise(
     odd = odd_clients(reports)
     extra: dict[str, Any] = {"far_out": far_out, "odd_clients": odd}
     if blocked:
-        return Advice("look closer", "Log everybody first", (_why("log-everybody"),), **extra)
+        return Advice("look closer", "Log everyone first", (_why("log-everybody"),), **extra)
     if effect is None and untested and any(one.reacts is not None for one in reports):
-        return Advice("label", "See some outcomes of the rejected", _label(untested), **extra)
+        return Advice("label", "Label some of the rejected", _label(untested), **extra)
     if effect is None:
         return _explore(reports, extra)
     if not effect:
@@ -116,7 +116,7 @@ def advise(
     found = prospect.outlook
     if found is None:
         why = _why("not-computed", reasons=list(prospect.reasons))
-        return Advice("look closer", "The data react; where that leads was not computed", (why,), **extra)
+        return Advice("look closer", "The data react; where that leads could not be computed", (why,), **extra)
     return _solve(prospect, extra)
 
 
@@ -139,7 +139,7 @@ def _solve(prospect: Prospect, extra: dict[str, Any]) -> Advice:
             code, settings = optimize
             reasons = (_why("stability-costs", **costs), _why("pofl"))
             other = (_why("retrain-instead"), _retrain(prospect, robust)[0])
-            return Advice("optimize", "Go for the optimum: POFL", reasons, code, settings, other, **extra)
+            return Advice("optimize", "Aim for the optimum: POFL", reasons, code, settings, other, **extra)
         code, settings = _retrain(prospect, robust)
         gain = _why("no-optimum") if math.isnan(cost) else _why("little-gain", **costs)
         reasons = (_why("settles", factor=found.contraction), gain)
@@ -153,12 +153,12 @@ def _solve(prospect: Prospect, extra: dict[str, Any]) -> Advice:
         return Advice("damp", "Take small steps", reasons, small, settings, instead, **extra)
     lost = _why("runs-away", certain=certain)
     if optimize:
-        return Advice("optimize", "Go for the optimum: POFL", (lost, _why("pofl-anyway")), *optimize, None, **extra)
-    return Advice("look closer", "Do not retrain by itself", (lost, _why("stay")), None, {}, None, **extra)
+        return Advice("optimize", "Aim for the optimum: POFL", (lost, _why("pofl-anyway")), *optimize, None, **extra)
+    return Advice("look closer", "Do not retrain automatically", (lost, _why("stay")), None, {}, None, **extra)
 
 
 def _retrain(prospect: Prospect, robust: tuple[bool, bool]) -> tuple[str, dict[str, Any]]:
-    """Full retraining as local steps: rate 1 / L, as many steps as bring the error down to a hundredth."""
+    """Full retraining as local steps: rate 1 / L, with enough steps to reduce the error to a hundredth."""
     assert prospect.hessian is not None
     values = np.linalg.eigvalsh(prospect.hessian)
     rate, left = 1 / float(values[-1]), 1 - float(values[0] / values[-1])
@@ -168,7 +168,7 @@ def _retrain(prospect: Prospect, robust: tuple[bool, bool]) -> tuple[str, dict[s
 
 
 def _optimize(prospect: Prospect, robust: tuple[bool, bool]) -> tuple[str, dict[str, Any]] | None:
-    """POFL with a fifth of the step that curvature allows, against noise, and a window well above the parameters."""
+    """POFL with a fifth of the largest stable step, to limit noise, and a window well above the parameter count."""
     if prospect.performative_hessian is None or prospect.outlook is None or prospect.outlook.optimal is None:
         return None
     largest = float(np.linalg.eigvalsh(prospect.performative_hessian)[-1])
@@ -189,11 +189,11 @@ def _call(name: str, settings: dict[str, Any], robust: tuple[bool, bool], batch:
 
 
 def could_have_missed(reports: Sequence[ClientReport]) -> float:
-    """The smallest shift, in standard deviations of a column, that these deployments would have shown 9 times in 10.
+    """The smallest shift, in standard deviations of a column, that these deployments would reveal with 90 % power.
 
-    What a parameter's detectable response adds up to over the range that it was moved; the best client and column.
+    A parameter's detectable response times the range over which it was moved, for the best client and column.
     """
-    with np.errstate(invalid="ignore"):  # of a parameter that never moved no response can be seen: infinity times 0
+    with np.errstate(invalid="ignore"):  # no response to a parameter that never moved is detectable: infinity times 0
         shifts = [one.detectable * np.ptp(one.log.theta, axis=0) for one in reports if one.effect.identified]
     finite = [float(shift[np.isfinite(shift)].min()) for shift in shifts if np.isfinite(shift).any()]
     return min(finite, default=math.inf)
@@ -206,7 +206,7 @@ def _label(untested: str) -> tuple[Finding, ...]:
 
 
 def _explore(reports: Sequence[ClientReport], extra: dict[str, Any], first: Finding | None = None) -> Advice:
-    """How far to step off: se(B) = s / (delta sqrt(n T)), so that 0.1 s per unit is seen with 90 % power."""
+    """How far to perturb: se(B) = s / (delta sqrt(n T)), chosen to detect 0.1 s per unit with 90 % power."""
     largest = max(reports, key=lambda one: one.weight)
     d, q = largest.log.theta.shape[1], largest.log.mean.shape[1]
     rows = float(np.median(largest.log.count))
@@ -223,7 +223,7 @@ def _explore(reports: Sequence[ClientReport], extra: dict[str, Any], first: Find
 
 
 def odd_clients(reports: Sequence[ClientReport]) -> tuple[str, ...]:
-    """Clients whose mean in the last deployment lies far from the others': 6 robust spreads, among five or more."""
+    """Clients whose mean in the last deployment lies 6 robust spreads or more from the others'; needs five clients."""
     if len(reports) < _CLIENTS_FOR_ODD or len({one.log.columns for one in reports}) > 1:
         return ()
     last = np.stack([one.log.mean[-1] for one in reports])

@@ -1,4 +1,4 @@
-"""The answer of an audit, in one record."""
+"""The result of an audit, in one record."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -18,23 +18,24 @@ from performative.findings import Finding, part, plain
 
 @dataclass(frozen=True, eq=False)
 class AuditReport:
-    """The answer of `audit_logs`.
+    """The result of `audit_logs`.
 
     Attributes:
         logs: what was read
-        clients: a `ClientReport` each
-        pooled: the test on the weighted mean over clients, None where there is one client or no two share deployments
-        p_value: of no effect anywhere: twice the lesser of the pooled one and the smallest client's times their number
-        p_any_drift: the same were drift allowed to be as large as all that moved; see `Effect`
-        effect: whether p_value is at most the level; None where nothing can be tested, or where nothing was found and
-            the label, or a client's, could not be tested; untested says why, "" where all was
-        prospect: where retraining leads; not computed where no effect was found
+        clients: one `ClientReport` per client
+        pooled: the test on the weighted mean over clients, None if there is one client or no two share deployments
+        p_value: for no effect anywhere: twice the smaller of the pooled p-value and the smallest client p-value times
+            the number of clients
+        p_any_drift: the same if drift may be as large as the whole observed movement; see `Effect`
+        effect: whether p_value is at most the level; None if nothing can be tested, or if nothing was found and the
+            label, or a client's label, could not be tested; untested says why, "" if everything was tested
+        prospect: where retraining leads; not computed if no effect was found
         advice: what to do next
-        groups: rates by protected group, None where the logs say nothing of decisions or groups
-        drowned: columns in which rows far out may hide a reaction
-        cause: what decisions do to the label, by a causal design; None where that was not asked
+        groups: rates by protected group, None if the logs have neither decisions nor groups
+        drowned: columns in which outliers may hide a reaction
+        cause: effect of decisions on the label, by a causal design; None if not requested
         brief: what it means for people, decisions, mistakes and money
-        findings: all that is said of it, as data
+        findings: everything the report says, as data
     """
 
     logs: Logs
@@ -63,7 +64,7 @@ class AuditReport:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What must not be overlooked."""
+        """Warnings that must not be overlooked."""
         return tuple(self.said("loud"))
 
     @property
@@ -73,21 +74,21 @@ class AuditReport:
 
     @property
     def hedged(self) -> bool:
-        """Whether an effect was found that drift alone, as large as all that moved, would explain too."""
+        """Whether an effect was found that drift alone, as large as the whole observed movement, could also explain."""
         return bool(self.effect) and self.p_any_drift > self.level
 
     @property
     def reacting(self) -> list[ClientReport]:
-        """Clients whose directions are worth telling."""
+        """Clients whose directions are worth reporting."""
         return [one for one in self.clients if one.reacts] if self.effect else []
 
     def said(self, group: str) -> list[str]:
-        """Sentences of a group of findings, none of them twice."""
+        """Sentences of a group of findings, without duplicates."""
         return list(dict.fromkeys(map(WORDS.say, part(self.findings, group))))
 
     @property
     def client_verdicts(self) -> dict[str, str]:
-        """Client -> do its data react, to what, and how sure is it?"""
+        """Client -> whether its data react, to what, and how certain that is."""
         told: dict[str, list[Finding]] = {one.name: [] for one in self.clients}
         for one in part(self.findings, "client"):
             told[one.data["client"]].append(one)
@@ -98,12 +99,12 @@ class AuditReport:
         return tuple(sorted(self.clients, key=lambda one: -one.weight)[:most])
 
     def _repr_html_(self) -> str:
-        # A page knows what it shows, and not the other way round.
+        # The page imports the report, not the other way round.
         shown: str = import_module(f"{__package__}.page").first_page(self)
         return shown
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it for strict JSON: None for what is not a finite number."""
+        """The whole report for strict JSON: None for non-finite numbers."""
         told = self.client_verdicts
         out = {
             "brief": None if self.brief is None else self.brief.to_dict(),

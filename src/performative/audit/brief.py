@@ -11,9 +11,9 @@ class Figure(Plain):
     """One number for the first page.
 
     Attributes:
-        value: NaN where it is not known; low, high: its interval, or its bounds where `bounds` is set
-        unit: what it counts; why: why it is not known, or has no interval; "" where it has
-        bounds: whether low and high are the least and the most that it can be whatever the missing outcomes are
+        value: NaN if unknown; low, high: its interval, or its bounds if `bounds` is set
+        unit: what it counts; why: why it is unknown or has no interval; "" otherwise
+        bounds: whether low and high are the smallest and largest possible values whatever the missing outcomes are
     """
 
     value: float
@@ -25,29 +25,29 @@ class Figure(Plain):
 
     @property
     def known(self) -> bool:
-        """Whether there is anything to say."""
+        """Whether the interval is finite."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
 
 def unknown(unit: str, why: str) -> Figure:
-    """A figure that these logs do not have."""
+    """A figure that these logs cannot provide."""
     return Figure(math.nan, math.nan, math.nan, unit, why)
 
 
 @dataclasses.dataclass(frozen=True)
 class Brief(Plain):
-    """What matters outside of statistics.
+    """What matters beyond statistics.
 
     Attributes:
-        moved: how far the column that moved most went over the range of the models deployed, in its own unit
+        moved: how far the column that moved most shifted over the range of deployed models, in its own unit
         in_sd: the same in standard deviations; column, client: which one
-        missed: where no reaction was seen, the shift in standard deviations that would have been seen 9 times in 10
-        acceptance: change of the share accepted between the first people and the last, in points of a hundred
+        missed: if no reaction was seen, the shift in standard deviations that would be detected with 90 % power
+        acceptance: change of the acceptance rate between the first people and the last, in percentage points
         same_rule: whether both were judged by the last model, so that the people changed and not the rule
-        mistakes: of a hundred decisions of the last deployment: accepted who should not be, rejected who should
+        mistakes: per hundred decisions of the last deployment: people wrongly accepted or wrongly rejected
         change: of those mistakes since the first deployment
-        money: what the mistakes of the last deployment cost for a thousand decisions, at `cost` each
-        excess: share of the least loss that settling where retraining leads costs
+        money: what the mistakes of the last deployment cost per thousand decisions, at `cost` each
+        excess: extra loss at the point where retraining leads, as a share of the least loss
     """
 
     moved: Figure

@@ -1,4 +1,4 @@
-"""The figures of the first page, from the report behind them."""
+"""The figures of the first page, computed from the report."""
 
 import math
 from typing import Any
@@ -21,7 +21,7 @@ def brief_of(report: AuditReport, cost: float | None = None) -> Brief:
     """The figures of the first page.
 
     Args:
-        cost: of a mistake, in money; None where nobody said
+        cost: of a mistake, in money; None if not given
     """
     moved, in_sd, column, client = _moved(report)
     acceptance, same_rule = _acceptance(report)
@@ -56,18 +56,18 @@ def _moved(report: AuditReport) -> tuple[Figure, float, str, str]:
 def _acceptance(report: AuditReport) -> tuple[Figure, bool]:
     unit, groups = "points", report.groups
     if groups is None:
-        return unknown(unit, "decisions were not logged: log `accepted`, or give [decision] threshold"), False
+        return unknown(unit, "decisions were not logged: log `accepted`, or set [decision] threshold"), False
     pairs = [_joint(side) for side in (groups.before, groups.after)]
     same_rule = report.logs.rule is not None and "under the model of" in groups.before_is
     if any(trials == 0 for _, trials in pairs):
-        return unknown(unit, "nobody's decision is known"), same_rule
+        return unknown(unit, "no decision is known"), same_rule
     first, last = (wilson(hits, trials, 1 - report.level) for hits, trials in pairs)
     gap, low, high = _difference(first, last)
     return Figure(100 * gap, 100 * low, 100 * high, unit), same_rule
 
 
 def _difference(first: Rate | Figure, last: Rate | Figure) -> tuple[float, float, float]:
-    """last - first with Newcombe's interval of a difference of two shares (1998, method 10)."""
+    """last - first with Newcombe's interval for a difference of two proportions (1998, method 10)."""
     gap = last.value - first.value
     low = gap - math.hypot(last.value - last.low, first.high - first.value)
     high = gap + math.hypot(last.high - last.value, first.value - first.low)
@@ -91,7 +91,7 @@ def _mistakes(report: AuditReport) -> tuple[Figure, Figure]:
         return none, none
     first, last = (_mistaken(counts[t], report) for t in (seen[0], seen[-1]))
     if seen[0] == seen[-1] or not (first.known and last.known):
-        return last, unknown("points", "it takes two deployments with outcomes")
+        return last, unknown("points", "two deployments with outcomes are needed")
     if first.bounds or last.bounds:
         ends = last.low - first.high, last.high - first.low
         return last, Figure(math.nan, *ends, "points", last.why, bounds=True)
@@ -99,18 +99,18 @@ def _mistakes(report: AuditReport) -> tuple[Figure, Figure]:
 
 
 def _mistaken(counts: np.ndarray, report: AuditReport) -> Figure:
-    """Of counts [3, 3]; bounds where outcomes of some are not known because of how they were decided."""
+    """Mistakes in counts [3, 3]; bounds if the decision determined whose outcome is known."""
     unit = "of 100 decisions"
     wrong = int(counts[_ACCEPTED, NOT_QUALIFIED] + counts[_REJECTED, QUALIFIED])
     known = int(counts[:2, :UNKNOWN].sum())
     decided = int(counts[:2].sum())
     if report.groups is not None and report.groups.censoring.censored:
         missing = int(counts[:2, UNKNOWN].sum())
-        # Sampling error on top of the bounds: half of the level at either end.
+        # Sampling error on top of the bounds: half of the level at each end.
         z = float(stats.norm.isf(report.level / 2))
         ends = [share / decided for share in (wrong, wrong + missing)] if decided else [math.nan] * 2
         wide = [z * math.sqrt(p * (1 - p) / decided) if decided else math.nan for p in ends]
-        why = "outcomes of the rejected are not known; these are the least and the most"
+        why = "outcomes of the rejected are unknown; these are the smallest and largest possible values"
         low, high = max(ends[0] - wide[0], 0.0), min(ends[1] + wide[1], 1.0)
         return Figure(math.nan, 100 * low, 100 * high, unit, why, bounds=True)
     if not known:
@@ -120,9 +120,9 @@ def _mistaken(counts: np.ndarray, report: AuditReport) -> Figure:
 
 
 def _money(mistakes: Figure, cost: float | None) -> Figure:
-    unit = "for 1,000 decisions"
+    unit = "per 1,000 decisions"
     if cost is None:
-        return unknown(unit, "what a mistake costs was not said: give --cost")
+        return unknown(unit, "the cost of a mistake was not given: pass --cost")
     if not mistakes.known:
         return unknown(unit, mistakes.why)
     value, low, high = (10 * cost * number for number in (mistakes.value, mistakes.low, mistakes.high))
@@ -132,5 +132,5 @@ def _money(mistakes: Figure, cost: float | None) -> Figure:
 def _excess(report: AuditReport) -> Figure:
     share = report.prospect.relative_cost
     if math.isnan(share):
-        return unknown("of the least loss", "where retraining leads, or the best model, is not known")
+        return unknown("of the least loss", "where retraining leads, or the best model, is unknown")
     return Figure(share, share, share, "of the least loss", "it rests on the fitted response; no interval is computed")

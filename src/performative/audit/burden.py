@@ -1,4 +1,4 @@
-"""What truly qualified people must pay to be accepted."""
+"""What qualified people must pay to be accepted."""
 
 import dataclasses
 import math
@@ -17,13 +17,13 @@ COSTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Burden(Plain):
-    """The mean least cost of being accepted among the qualified of a group, with a normal interval.
+    """The mean minimal cost of acceptance among the qualified people of a group, with a normal interval.
 
     Attributes:
-        people: How many they are.
+        people: How many qualified people the group has.
         already: How many of them pay nothing.
-        unreachable: How many cannot be accepted by any move; the value is then infinite.
-        paid: The mean cost that they did pay, NaN where it is not known.
+        unreachable: How many no move would get accepted; if there are any, the value is infinite.
+        paid: The mean cost that they did pay, NaN if unknown.
     """
 
     group: str
@@ -48,19 +48,19 @@ def least_cost(
     strength: Any = 1.0,
     cost: str = "quadratic",
 ) -> np.ndarray:
-    """The least that each of n people must pay to get to the accepted side of a linear model.
+    """The minimal cost for each of n people of reaching the accepted side of a linear model.
 
         gap = max(0, +-(threshold - w.x - offset)),    |move| = gap / |scale * w| over the movable features
         cost = |move|^2 / (2 strength)  or  |move| / strength
 
-    `move` counts in units of `scale` [k] (1 by default); `strength` is a number or one a person. The shortest way is
-    along scale * w. Zero where a person is accepted already, infinite where no movable feature counts or strength is 0.
+    `move` is in units of `scale` [k] (1 by default); `strength` is a number or one per person. The shortest move is
+    along scale * w. Zero for people already accepted, infinite if no movable feature has a weight or strength is 0.
     """
     if cost not in COSTS:
         raise ValueError(f"cost must be one of {', '.join(map(repr, COSTS))}; got {cost!r}.")
     strength = np.broadcast_to(np.asarray(strength, np.float64), (len(x),))
     if np.any(strength < 0):
-        raise ValueError(f"strength must not be negative: a cost is no gain; got {strength.min():g}.")
+        raise ValueError(f"strength must not be negative, or a cost would be a gain; got {strength.min():g}.")
     score = np.asarray(x, np.float64) @ weights + offset
     gap = np.maximum(0.0, threshold - score if accept == "above" else score - threshold)
     can = np.ones(len(weights), bool) if movable is None else np.asarray(movable, bool)
@@ -81,8 +81,8 @@ def social_burden(
 ) -> tuple[Burden, ...]:
     """B_g = E[ min { c(x, x') : x' accepted } | qualified, group g ]; the differences are the social gap.
 
-    `cost` [n] is each person's least cost, `qualified` 0, 1 or NaN (left out). Milli, Miller, Dragan and Hardt 2019.
-    Differs from the paper: any cost on features is allowed, not only costs of the likelihood.
+    `cost` [n] is each person's minimal cost, `qualified` 0, 1 or NaN (excluded). Milli, Miller, Dragan and Hardt 2019.
+    Differs from the paper: any cost on features is allowed, not only costs on the likelihood.
     """
     z = float(scipy.stats.norm.ppf(0.5 + level / 2))
     out = []

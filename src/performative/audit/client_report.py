@@ -1,4 +1,4 @@
-"""What the logs of one client say."""
+"""What the logs of one client show."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from performative.audit.response import Direction, Response, response
 from performative.compare import holm
 from performative.findings import plain
 
-# Rows farther than this from the middle of their column, in robust spreads (1.48 median distances), lie far out: the
+# Rows farther than this from the median of their column, in robust spreads (1.48 median distances), are outliers: the
 # margin of `estimators.Filtered`.
 MARGIN = 12.0
-# Up to so many clients nothing is spared; beyond, fewer draws and fewer pairs of deployments are taken for each.
+# With more clients than this, each gets fewer draws and fewer pairs of deployments.
 MANY = 20
 _FULL: tuple[int, dict[str, int]] = (2000, {})
 _SPARED: tuple[int, dict[str, int]] = (500, {"pairs": 12, "projections": 12, "shuffles": 2})
@@ -28,16 +28,16 @@ class ClientReport:
     """One client's part of an `AuditReport`.
 
     Attributes:
-        log: what was read of it, without columns that do not vary (`still` names these)
+        log: its log, without columns that do not vary (listed in `still`)
         p_value: of `effect`; adjusted: Holm's over all clients that can be tested, doubled for the pooled test
-        reacts: whether adjusted is at most the level; None where these deployments cannot tell
-        effect: the test under the drift asked for, on the means and, where there is a label, on its covariances with
+        reacts: whether adjusted is at most the level; None if these deployments cannot tell
+        effect: the test under the requested drift, on the means and, if there is a label, on its covariances with
             the features; by_drift: under each kind of drift; tested: names of these columns
-        outcomes: where the label is not in `log`: a log of rows with a label that stand for everybody, or None
-        response: slopes with intervals that hold however models were trained; least_squares: the usual ones, narrower,
-            for several parameters only (else None)
-        distances: W_1 between deployments; None where no rows were kept
-        far_out: column -> share of the rows kept that lie more than 12 robust spreads from its middle
+        outcomes: if the label is not in `log`: a log of labeled rows that represent everyone, or None
+        response: slopes with intervals that are valid however models were trained; least_squares: the usual ones,
+            narrower, only if there are several parameters (else None)
+        distances: W_1 between deployments; None if no rows were kept
+        far_out: column -> share of the kept rows that lie more than 12 robust spreads from its median
     """
 
     name: str
@@ -62,14 +62,14 @@ class ClientReport:
 
     @property
     def detectable(self) -> np.ndarray:
-        """[q, d] smallest response of each mean that would be seen with 90 % power, in standard deviations."""
+        """[q, d] smallest response of each mean that would be detected with 90 % power, in standard deviations."""
         return self.effect.detectable[: self.log.mean.shape[1]] / self.log.spread[:, None]
 
     @property
     def directions(self) -> list[tuple[Direction, str]]:
-        """Directions whose interval excludes 0, with the method: those that hold for any training come first.
+        """Directions whose interval excludes 0, with the method: those valid for any training come first.
 
-        Only of a client that reacts, and of columns that the test names with all columns counted (Holm).
+        Only if the client reacts, and only columns that are significant after Holm's correction over all columns.
         """
         if not self.reacts:
             return []
@@ -82,7 +82,7 @@ class ClientReport:
         return found + [(line, "least squares") for line in usual]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it for JSON. Matrices have one row a column of the data and one entry a parameter."""
+        """The whole report for JSON. Matrices have one row per data column and one entry per parameter."""
         effect, apart = self.effect, self.distances
         out = {
             "weight": self.weight,
@@ -124,7 +124,7 @@ class Pooled:
 
     @property
     def effect(self) -> Effect:
-        """Under the drift that was asked for."""
+        """Under the requested drift."""
         return self.by_drift[self.drift]
 
     def to_dict(self) -> dict[str, Any]:
@@ -142,13 +142,13 @@ def report_clients(
     logs: dict[str, ClientLog], weights: dict[str, float], labeled: bool, drift: str, level: float, seed: int,
     outcomes: dict[str, ClientLog] | None = None, blocked: str = "",
 ) -> tuple[tuple[ClientReport, ...], Pooled | None]:  # fmt: skip
-    """Every client, in the order given, and all together. labeled: whether the last column of each log is the label.
+    """Every client, in the given order, and the pooled test. labeled: whether the last column of each log is the label.
 
     Args:
-        outcomes: logs that hold the label where `logs` do not; blocked: why no test says anything, "" where they do.
+        outcomes: logs that contain the label if `logs` do not; blocked: why no test is valid, "" if they are.
 
-    Half of the level goes to the pooled test, half to the clients: that any of all these is a false alarm
-    has at most the chance `level`.
+    Half of the level goes to the pooled test, half to the clients: the probability of any false alarm among them is at
+    most `level`.
     """
     draws, sparing = _FULL if len(logs) <= MANY else _SPARED
     found: list[dict[str, Any]] = []
@@ -206,12 +206,12 @@ def report_clients(
 
 
 def pool(logs: Sequence[ClientLog], weights: Sequence[float]) -> ClientLog | None:
-    """The weighted mean over clients as one log: what all of them do together.
+    """The weighted mean over clients as one log: what they do together.
 
         mean_t = sum_i w_i mean_it,      Var(mean_t) = sum_i w_i^2 cov_it / count_it
 
-    Of the clients that saw the same deployments, the largest such set; None where that is one client. It sees a common
-    response that is too small for any one of them, and is blind to responses that cancel.
+    Over the largest set of clients with the same deployments; None if that is one client. It detects a common response
+    that is too small to see at any single client, and misses responses that cancel.
     """
     sets: dict[Any, list[int]] = {}
     for i, log in enumerate(logs):
@@ -233,7 +233,7 @@ def pool(logs: Sequence[ClientLog], weights: Sequence[float]) -> ClientLog | Non
 
 
 def varying(log: ClientLog) -> tuple[ClientLog | None, tuple[str, ...]]:
-    """The log without columns that are constant within deployments, and their names; None where none is left."""
+    """The log without columns that are constant within deployments, and their names; None if no column is left."""
     moves = np.flatnonzero(log.spread > 0)
     names = log.columns or ()
     still = tuple(name for j, name in enumerate(names) if j not in moves)
@@ -241,7 +241,7 @@ def varying(log: ClientLog) -> tuple[ClientLog | None, tuple[str, ...]]:
 
 
 def restrict(log: ClientLog, columns: Any) -> ClientLog:
-    """The log of some columns, in the order given."""
+    """The log restricted to some columns, in the given order."""
     take = np.asarray(columns, int)
     return ClientLog(
         log.theta, log.time, log.count, log.mean[:, take], log.cov[:, take][:, :, take],
@@ -251,9 +251,9 @@ def restrict(log: ClientLog, columns: Any) -> ClientLog:
 
 
 def rows_far_out(log: ClientLog) -> dict[str, float]:
-    """Share of rows far from the middle of their deployment, by column; columns of few values are passed over.
+    """Share of rows far from the median of their deployment, by column; columns with few values are skipped.
 
-    A spread of 0 (half of the rows agree) says nothing about who is far out. A long tail looks like contamination.
+    A spread of 0 (half of the rows are equal) does not identify outliers. A long tail looks like contamination.
     """
     rows, t = log.rows_kept()
     shares = {}
@@ -267,10 +267,10 @@ def rows_far_out(log: ClientLog) -> dict[str, float]:
 
 
 def with_outcomes(log: ClientLog, outcomes: ClientLog) -> ClientLog:
-    """The features of all rows, and beside them the label and its covariances with them on rows that have one.
+    """The features of all rows, plus the label and its covariances with them on labeled rows.
 
-    The sampling variances are those of each: columns of the label are scaled as if they had as many rows as the
-    features. The log alone where the label does not vary, or was not seen under the same deployments.
+    Sampling variances stay correct: columns of the label are scaled as if they had as many rows as the features.
+    Returns the log alone if the label does not vary, or was not observed under the same deployments.
     """
     other, _ = varying(outcomes)
     if other is None or (other.columns or ())[-1] != (outcomes.columns or ())[-1]:

@@ -1,4 +1,4 @@
-"""The questions that an audit asks of rows, in order: what is wrong with them, moments, who is missing, groups."""
+"""The queries that an audit runs on the rows, in order: faults, moments, missing people, groups."""
 
 from collections import Counter
 from typing import Any
@@ -17,13 +17,13 @@ from performative.audit.tally import GROUPS
 from performative.audit.values import finite, is_finite
 from performative.audit.weighted import Weighted
 
-# Names of unknown deployments that are remembered for the message; all are counted.
+# Names of unknown deployments kept for the message; all are counted.
 _NAMES = 1000
 _CELL = ("client", "deployment")
 
 
 class Collector:
-    """Asks the engine about prepared rows. tables: the files that rows come from, for messages."""
+    """Queries the engine about prepared rows. tables: the files the rows come from, for messages."""
 
     def __init__(self, people: People, tables: list[Table]):
         self.people, self.tables = people, {table.name: table for table in tables}
@@ -33,7 +33,7 @@ class Collector:
         self.clients = self._client_names()
 
     def summaries(self) -> Summaries:
-        """All sums but those of corrections, which `always` and `weighted` give where they are needed."""
+        """All sums except those for corrections, which `always` and `weighted` return when needed."""
         people, totals, c = self.people, self.totals, self.people.columns
         labeled, unlabeled, scores = self._moments()
         lost = int(totals["lost"])
@@ -69,17 +69,17 @@ class Collector:
         if totals["wrong_chance"]:
             chance = self.people.rows.propensity
             file, row, value = self._first((chance < 0) | (chance > 1), "propensity")
-            raise LogError(f"must be a chance from 0 to 1; got {value:g}.", file, row, c.propensity or "")
+            raise LogError(f"must be a probability from 0 to 1; got {value:g}.", file, row, c.propensity or "")
         cells, q = int(totals["clients"]) * len(self.people.deployments.names), len(self.people.measured)
         if 8 * cells * (q * (q + 1) + 1) > MOMENT_BYTES:
             raise LogError(
-                f"holds {totals['clients']:.0f} different clients, too many for {q} columns and "
+                f"contains {totals['clients']:.0f} distinct clients, too many for {q} columns and "
                 f"{len(self.people.deployments.names)} deployments; is it a person's id?",
                 self.name, column=c.client or "",
             )  # fmt: skip
         if totals["groups"] > GROUPS:
             raise LogError(
-                f"holds more than {GROUPS} different groups; a group is a trait that many share, not a person's id.",
+                f"contains more than {GROUPS} distinct groups; a group is a trait that many share, not a person's id.",
                 self.name, column=c.group or "",
             )  # fmt: skip
         if 72 * cells * totals["groups"] > MOMENT_BYTES and c.group:
@@ -89,7 +89,7 @@ class Collector:
             )
 
     def _first(self, wrong: Any, column: str) -> tuple[str, str, float]:
-        """File, row and value of the first row of a kind; the file is the source's name where rows have no place."""
+        """File, row and value of the first such row; the source's name if rows have no file and number."""
         rows, people = self.people.rows.filter(wrong), self.people
         places = [name for name in (people.file, people.row) if name]
         found = fetch(
@@ -101,7 +101,7 @@ class Collector:
         return table.name, table.row(int(found[people.row][0]) % ROWS_OF_A_FILE), float(found[column][0])
 
     def odd_label(self) -> tuple[str, str, float]:
-        """A label that is neither 0 nor 1, and where it stands."""
+        """A label that is neither 0 nor 1, and its location."""
         label = self.people.rows.label
         if self.totals["endless"] and not self.totals["odd"] > self.totals["endless"]:
             return self.name, "", float("inf")
@@ -115,7 +115,7 @@ class Collector:
         return tuple(sorted(found["client"].tolist()))
 
     def _codes(self, keys: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Numbers of client, deployment and stratum."""
+        """Codes of client, deployment and stratum."""
         at = {name: i for i, name in enumerate(self.clients)}
         t = {name: i for i, name in enumerate(self.people.deployments.names)}
         client = np.array([at[name] for name in keys["client"]], np.int64)
@@ -138,7 +138,7 @@ class Collector:
         return Moments(self.clients, self.people.deployments.names, tuple(names), *parts)
 
     def moments_of(self, rows: Any) -> tuple[Moments, Moments]:
-        """Of rows with a label (of all where there is none), and of those without."""
+        """Moments of labeled rows (of all rows if there is no label), and of unlabeled rows."""
         people, q = self.people, len(self.people.measured)
         split = people.columns.label is not None and self.totals["unlabeled"] > 0
         cell = _CELL if people.columns.client else _CELL[1:]
@@ -166,7 +166,7 @@ class Collector:
         return bool(self.people.columns.score) or (self.people.models is not None and self.people.asks_score)
 
     def _sums(self, rows: Any, columns: list[str]) -> Sums:
-        """Each column by itself, about its middle over all rows."""
+        """Sums of each column separately, about its overall mean."""
         people = self.people
         middle = [self.totals[f"middle{[*people.measured, 'score'].index(name)}"] for name in columns]
         d = rows.select(*self._keys, **{f"d{j}": finite(rows[n]) - middle[j] for j, n in enumerate(columns)})
@@ -185,7 +185,7 @@ class Collector:
         )  # fmt: skip
 
     def _incomplete(self) -> Sums:
-        """Rows with an empty feature: what is left of them."""
+        """Rows with a missing feature: sums of their other columns."""
         r = self.people.rows
         own = self.people.measured[: self.people.width]
         return self._sums(r.filter(r.known & ~r.good & ~r.endless), [*own, "score"])
@@ -211,7 +211,7 @@ class Collector:
         return self.moments_of(self.people.always(self.people.rows.filter(self.people.rows.fit)))
 
     def weighted(self, origin: np.ndarray) -> Weighted:
-        """Rows with a label, each for 1 / its logged chance, about the cells' means [C T, q] of a first reading."""
+        """Labeled rows, weighted by 1 / logged propensity, about the cell means [C T, q] of a first pass."""
         people, q = self.people, len(self.people.measured)
         rows = people.rows.filter(people.rows.fit)
         rows = rows.filter(rows.propensity > 0)
@@ -245,7 +245,7 @@ class Collector:
 
 
 def totals_query(people: People) -> Any:
-    """One row: what is wrong with how many rows, how many clients and groups there are, and where the middle is."""
+    """One row: how many rows have each fault, and how many clients and groups there are."""
     r = people.rows
     label, chance = r.label, r.propensity
     odd = (label.notnull() & (label != 0) & (label != 1)) | r.endless
@@ -271,12 +271,12 @@ def totals_query(people: People) -> Any:
     return r.agg(**asked)
 
 
-# Rows whose mean is near enough to the middle of all for sums about it; where it is not, they are taken again.
+# Rows whose mean is close enough to the overall mean to center sums on; if not, the sums are taken again.
 _GLANCE = 20_000
 
 
 def middle_query(people: People) -> Any:
-    """One row: means over the first rows."""
+    """One row: means over the first rows, to center sums on."""
     rows = people.rows.filter(people.rows.fit).limit(_GLANCE)
     return rows.agg(**{f"middle{j}": rows[name].mean() for j, name in enumerate([*people.measured, "score"])})
 

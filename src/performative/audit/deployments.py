@@ -20,7 +20,7 @@ from performative.audit.values import EMPTY
 class Deployments:
     """Ids [T] in order of time, their times, models theta [T, d] and the names of the parameters.
 
-    unit says what time counts: "days" since the first (dates), "as given" (numbers), or "order" (no times).
+    unit is the unit of time: "days" since the first (dates), "as given" (numbers), or "order" (no times).
     """
 
     names: tuple[str, ...]
@@ -33,13 +33,13 @@ class Deployments:
 
 
 def read_deployments(folder: Path, settings: Settings) -> Deployments:
-    """deployments.csv or deployments.parquet, checked."""
+    """Read and check deployments.csv or deployments.parquet."""
     table = _find(folder, settings)
     return listed_deployments(table, read_small(table), folder, settings)
 
 
 def read_small(table: Table, rows: Any = None) -> dict[str, list[str]]:
-    """All columns of a small table as text, "" where a value is empty. rows: an Arrow table where it is no file."""
+    """All columns of a small table as text, "" for empty values. rows: an Arrow table if it is not a file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -58,7 +58,7 @@ def read_small(table: Table, rows: Any = None) -> dict[str, list[str]]:
 def listed_deployments(
     table: Table, values: dict[str, list[str]], folder: Path | None, settings: Settings
 ) -> Deployments:
-    """Ids, times and models from a table of them; scoring files lie in the folder."""
+    """Ids, times and models from a table of deployments; scoring files are in the folder."""
     names = settings.names
     table.require(names["deployment"])
     parameters = [c for c in table.columns if c == "theta" or (c.startswith(PREFIX) and c != PREFIX)]
@@ -66,7 +66,7 @@ def listed_deployments(
     if not parameters and not scored:
         near = nearest(PREFIX, [c for c in table.columns if c != names["deployment"]] or ["nothing"])
         raise LogError(
-            f"the models are missing: give columns {PREFIX}<name> with parameters, or a column {names['scoring']!r} "
+            f"the models are missing: add columns {PREFIX}<name> with parameters, or a column {names['scoring']!r} "
             f"with a file of scores for each.{near}",
             table.name,
         )
@@ -77,9 +77,9 @@ def listed_deployments(
     known = {*parameters, *names.values()}
     strange = [c for c in table.columns if c not in known]
     if strange:
-        notes.append(f"{table.name}: columns without a role were passed over: {', '.join(strange)}.")
+        notes.append(f"{table.name}: columns without a role were ignored: {', '.join(strange)}.")
     if parameters and names["scoring"] in table.columns:
-        notes.append(f"{table.name}: the parameters were taken and the column {names['scoring']!r} passed over.")
+        notes.append(f"{table.name}: the parameters were used and the column {names['scoring']!r} was ignored.")
     time, unit = (
         times_of(values[names["time"]], table, names["time"]) if timed else (np.arange(1.0 * len(ids)), "order")
     )
@@ -90,7 +90,7 @@ def listed_deployments(
             if not path:
                 raise LogError("is empty; name a scoring file.", table.name, table.row(i), names["scoring"])
         if folder is None:
-            raise LogError("scoring files are read from a folder; give theta columns here.", table.name)
+            raise LogError("scoring files are read from a folder; use theta columns here.", table.name)
         theta, labels, fits, more = summarize_scoring(
             [(path, f"{table.name}: {table.row(i)}") for i, path in enumerate(files)], folder, settings
         )
@@ -121,9 +121,9 @@ def _find(folder: Path, settings: Settings) -> Table:
         there = sorted(p.name for p in folder.iterdir())
         near = nearest("deployments.csv", there) if there else " The folder is empty."
         message = (
-            "holds both deployments.csv and deployments.parquet; keep one."
+            "contains both deployments.csv and deployments.parquet; keep one."
             if found
-            else f"needs deployments.csv or deployments.parquet, one row a deployment.{near}"
+            else f"needs deployments.csv or deployments.parquet, one row per deployment.{near}"
         )
         raise LogError(message, folder)
     return open_table(found[0], folder, settings.delimiter, settings.decimal)
@@ -144,7 +144,7 @@ def _check_ids(ids: list[str], table: Table, column: str) -> None:
         seen[name] = i
 
 
-# Sums of squares of larger numbers overflow.
+# Sums of squares of larger numbers would overflow.
 _LARGEST = 1e100
 
 
@@ -162,7 +162,7 @@ def _parameters(values: dict[str, list[str]], table: Table, columns: list[str]) 
 
 
 def times_of(words: list[str], table: Table, column: str) -> tuple[np.ndarray, str]:
-    """Numbers as they are; dates as days since the first. 20240131 is a date where all values are such."""
+    """Numbers as given; dates as days since the first. 20240131 is a date if all values look like that."""
     digits = all(len(w) == 8 and w.isdigit() for w in words)
     dated = digits and all(_date(w) is not None for w in words)
     numbers = [math.nan if dated else _number(w) for w in words]
@@ -201,24 +201,24 @@ def _date(word: str) -> float | None:
 
 
 def _check_apart(time: np.ndarray, order: np.ndarray, table: Table, column: str) -> None:
-    """Two models at one time would need rows that say which of the two people reacted to."""
+    """Refuse two models at one time: it would be unclear which of them people reacted to."""
     same = np.flatnonzero(np.diff(time[order]) <= 0)
     if len(same):
         i, j = sorted((int(order[same[0]]), int(order[same[0] + 1])))
         where = f"{table.row(i)} has the same"
         raise LogError(
-            f"must differ between deployments; {where}. Give hours, or an order.", table.name, table.row(j), column
+            f"must differ between deployments; {where}. Use hours, or an order.", table.name, table.row(j), column
         )
 
 
 def remarks(theta: np.ndarray, timed: bool, count: int) -> list[str]:
     notes = []
     if not timed:
-        notes.append("No times are given: deployments count as one unit of time apart, in the order of the file.")
+        notes.append("No times are given: deployments are assumed one unit of time apart, in the order of the file.")
     if count == 1:
         notes.append(
-            "There is one deployment only: no reaction to the model can be seen, because the model never changed."
+            "There is only one deployment: no reaction to the model can be detected, because the model never changed."
         )
     elif np.all(theta == theta[0]):
-        notes.append("The model is the same in all deployments: what changes over time cannot be put down to it.")
+        notes.append("The model is the same in all deployments: changes over time cannot be attributed to it.")
     return notes

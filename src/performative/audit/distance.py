@@ -1,4 +1,4 @@
-"""How far the rows of two deployments are apart, and how far they would be by chance."""
+"""How far apart the rows of two deployments are, and how far apart they would be by chance."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from performative.audit.log import ClientLog
 
 
 class Pair(NamedTuple):
-    """Two deployments: |theta - theta'|, W_1 of their rows, and the mean W_1 by chance alone."""
+    """Two deployments: |theta - theta'|, W_1 between their rows, and the mean W_1 under sampling alone."""
 
     first: int
     second: int
@@ -22,7 +22,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Distances:
-    """Pairs of deployments, and the slope of W_1 in the distance of the models.
+    """Pairs of deployments, and the slope of W_1 in the distance between models.
 
     Attributes:
         sensitivity: sum |dtheta| sqrt((W_1^2 - floor^2)+) / sum |dtheta|^2
@@ -37,15 +37,15 @@ class Distances:
 def shift_distances(
     log: ClientLog, pairs: int = 30, projections: int = 24, shuffles: int = 4, rows: int = 400, seed: int = 0
 ) -> Distances:
-    """W_1 between the rows kept of pairs of deployments.
+    """W_1 between the kept rows of pairs of deployments.
 
         W_1 exact for one column;   sliced above:  mean over directions w of W_1(w . z, w . z') / c_q
 
-    c_q = E|w_1| is the sliced distance of two laws one unit apart, so a pure shift has the same distance either way;
-    for other changes the sliced one is a stand-in, neither above nor below W_1 for certain. The pairs taken are spread
-    evenly over all distances of models. The floor is what sampling alone gives: rows about their means, dealt anew.
-    Drift is not taken out: the slope is about the response only where drift between deployments is small. `response`
-    takes it out. rows: at most so many of each deployment.
+    c_q = E|w_1| is the sliced distance of two distributions one unit apart, so a pure shift has the same distance
+    either way; for other changes the sliced distance is a proxy, neither an upper nor a lower bound of W_1. Pairs are
+    spread evenly over all distances between models. The floor is what sampling alone produces: centered rows,
+    permuted. Drift is not removed: the slope measures the response only if drift between deployments is small;
+    `response` removes it. rows: the most rows used per deployment.
     """
     if log.sample is None:
         raise ValueError("shift_distances needs rows; this log keeps none (sample is None).")
@@ -58,7 +58,7 @@ def shift_distances(
     for first, second in _spread_pairs(log.theta, [len(table) for table in tables], pairs):
         models = float(np.linalg.norm(log.theta[first] - log.theta[second]))
         a, b = tables[first] @ directions.T, tables[second] @ directions.T
-        # Rows about their own means: what moved them is not chance.
+        # Centered rows: the shift between them is not chance.
         both = np.concatenate([a - a.mean(axis=0), b - b.mean(axis=0)])
         shuffled = [rng.permutation(both) for _ in range(shuffles)]
         floor = float(np.mean([_mean_distance(s[: len(a)], s[len(a) :]) for s in shuffled]))
@@ -70,7 +70,7 @@ def shift_distances(
 
 def _mean_distance(a: np.ndarray, b: np.ndarray) -> float:
     if len(a) == len(b):
-        # Of two samples of one size, the closest pairing is by rank.
+        # For two samples of equal size, the optimal pairing is by rank.
         return float(np.mean(np.abs(np.sort(a, axis=0) - np.sort(b, axis=0))))
     return float(np.mean([wasserstein_distance(a[:, k], b[:, k]) for k in range(a.shape[1])]))
 

@@ -1,4 +1,4 @@
-"""A first audit.toml from a look at the columns: what each seems to be, and why."""
+"""A first draft of audit.toml from a look at the columns: what each seems to be, and why."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ from performative.audit.queries import fetch
 from performative.audit.source import Source
 from performative.audit.values import NO, YES, is_empty, word
 
-# Names that columns of a role have, whole or as a part between underscores.
+# Names that columns of a role often have, in full or as a part between underscores.
 _NAMES = {
     "deployment": ("deployment", "model_version", "model", "version", "model_id", "model_name", "scorecard"),
     "time": ("time", "date", "timestamp", "datetime", "created_at", "decided_at", "applied_at", "day", "month"),
@@ -24,14 +24,14 @@ _NAMES = {
     "group": ("group", "sex", "gender", "race", "ethnicity", "age_group", "protected"),
 }
 _IDS = ("id", "uuid", "guid", "key", "index", "number", "ssn", "name", "email", "phone")
-# A column of words with more than these is no category but a text.
+# A string column with more distinct values than this is free text, not a category.
 _LEVELS = 20
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}")
 
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """What a look at one column tells: its type, how many different values, how many are empty, a few of them."""
+    """A summary of one column: its type, the number of distinct values, the number of empty ones, a few examples."""
 
     name: str
     kind: str
@@ -43,7 +43,7 @@ class Seen:
     @property
     def told(self) -> str:
         gaps = f", {self.empty:,} empty" if self.empty else ""
-        return f"{self.kind}, {self.different:,} different{gaps}; such as {', '.join(self.examples[:3])}"
+        return f"{self.kind}, {self.different:,} distinct{gaps}; such as {', '.join(self.examples[:3])}"
 
     @property
     def is_flag(self) -> bool:
@@ -57,7 +57,7 @@ class Seen:
 
 
 def look(source: Source) -> list[Seen]:
-    """One question for counts, and one for a few words of each column."""
+    """Query the counts, and a few values of each column."""
     raw = source.table
     names = [name for name in raw.columns if name not in (FILE, ROW)]
     asked: dict[str, Any] = {"rows": raw.count()}
@@ -88,7 +88,7 @@ def _is_number(text: str) -> bool:
 
 
 def guess(columns: list[Seen]) -> dict[str, str]:
-    """Role -> column, where a name and what it holds agree; the nearer name wins."""
+    """Role -> column, if both its name and its values fit; the closer name wins."""
     found: dict[str, tuple[int, str]] = {}
     for one in columns:
         for role, names in _NAMES.items():
@@ -107,7 +107,7 @@ def guess(columns: list[Seen]) -> dict[str, str]:
 
 
 def _rank(name: str, names: tuple[str, ...]) -> int | None:
-    """0 for the name itself, 1 .. for a part of it, None for none."""
+    """0 for an exact match, 1 .. for a match of one part, None for no match."""
     low = name.lower()
     if low in names:
         return 0
@@ -129,14 +129,14 @@ def _fits(one: Seen, role: str) -> bool:
 
 
 def is_id(one: Seen) -> bool:
-    """A column that tells people apart says nothing of them."""
+    """Whether the column identifies people rather than describing them."""
     alone = one.rows > 20 and one.different > 0.95 * (one.rows - one.empty)
     named = _rank(one.name, _IDS) is not None
     return (alone and (named or one.kind == "string")) or (named and one.different > 128)
 
 
 def draft(columns: list[Seen], roles: dict[str, str], table: str | None, models: bool) -> str:
-    """The text of audit.toml, each line with the reason for it. models: whether a table of models was found."""
+    """The text of audit.toml, with the reason for each line. models: whether a table of models was found."""
     told = {one.name: one.told for one in columns}
     rest = [one for one in columns if one.name not in roles.values()]
     ids = [one.name for one in rest if is_id(one)]
@@ -145,24 +145,24 @@ def draft(columns: list[Seen], roles: dict[str, str], table: str | None, models:
     categories = [one.name for one in words if one.different <= _LEVELS]
     texts = [one.name for one in words if one.different > _LEVELS]
     ignore = [*ids, *dates, *texts]
-    lines = ["# Drafted from a look at the columns: correct what is wrong. Roles that are not named are not there."]
+    lines = ["# Drafted from a look at the columns: correct what is wrong. Roles that are not named were not found."]
     if table:
         lines += ["[source]", f"table = {_quoted(table)}"]
     lines += ["[columns]"]
     lines += [f"{role} = {_quoted(name)}  # {told[name]}" for role, name in roles.items()]
     if ignore:
-        lines.append(f"ignore = [{', '.join(map(_quoted, ignore))}]  # ids, dates and texts tell nothing of people")
+        lines.append(f"ignore = [{', '.join(map(_quoted, ignore))}]  # ids, dates and free text do not describe people")
     features = [one.name for one in rest if one.name not in ignore]
-    lines.append(f"# features: {', '.join(features) or 'none are left; name some'}")
+    lines.append(f"# features: {', '.join(features) or 'none left; name some'}")
     if categories:
-        lines += ["[categories]", f"columns = [{', '.join(map(_quoted, categories))}]  # each word becomes a share",
+        lines += ["[categories]", f"columns = [{', '.join(map(_quoted, categories))}]  # each value becomes a share",
                   f"most = {_LEVELS}"]  # fmt: skip
     if "deployment" not in roles and "time" in roles:
         lines += ["[deployments]", 'every = "month"  # no column names the model: a month is a deployment; or starts = '
                   '["2024-01-15", ..]']  # fmt: skip
     by_name = {one.name: one for one in columns}
     if "label" in roles and not by_name[roles["label"]].is_flag and by_name[roles["label"]].kind == "string":
-        lines += ["[labels]", f"one = {_quoted(by_name[roles['label']].examples[0])}  # which word is 1?"]
+        lines += ["[labels]", f"one = {_quoted(by_name[roles['label']].examples[0])}  # which value is 1?"]
     if not models:
         lines.append("[models]")
         if "score" in roles:

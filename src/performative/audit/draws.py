@@ -1,4 +1,4 @@
-"""Rows that are kept: a bounded draw without replacement from every client and deployment, and from every group."""
+"""Kept rows: a bounded sample without replacement from every client and deployment, and from every group."""
 
 import dataclasses
 from typing import Any
@@ -10,18 +10,18 @@ from performative.audit.queries import draw, fetch, smallest
 from performative.audit.summaries import Summaries
 from performative.audit.tally import GroupLog, group_counts
 
-# Bytes that all kept rows together may take; with many cells each keeps fewer rows.
+# The most bytes that all kept rows together may take; with many cells, each keeps fewer rows.
 SAMPLE_BYTES = 1 << 27
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Draw:
-    """Rows kept, the smallest hashes of each cell first.
+    """Kept rows, the smallest hashes of each cell first.
 
     Attributes:
         cell: [m] client * T + deployment
-        rows: [m, q] features, and the label last where there is one, NaN where a row has none
-        stratum: [m] how the person was decided on; chance: [m] of being accepted, NaN where it was not logged
+        rows: [m, q] features, then the label if there is one, NaN for unlabeled rows
+        stratum: [m] how the person was decided on; chance: [m] probability of acceptance, NaN if not logged
     """
 
     cell: np.ndarray
@@ -31,14 +31,14 @@ class Draw:
     size: int
 
     def of(self, cells: np.ndarray, use: np.ndarray | None = None, values: np.ndarray | None = None) -> np.ndarray:
-        """The rows kept of those cells [cells, r, q], r the most that any of them has; spare rows are NaN.
+        """The kept rows of those cells [cells, r, q], r the most that any of them has; padding rows are NaN.
 
         Args:
-            use: [m] which rows count; values: [m, q] what to give instead of the rows
+            use: [m] which rows to include; values: [m, q] what to return instead of the rows
         """
         values = self.rows if values is None else values
         places = np.arange(len(self.cell)) if use is None else np.flatnonzero(use)
-        # Rows stand by cell and hash, so those of a cell are a run of them.
+        # Rows are sorted by cell and hash, so those of a cell are contiguous.
         own = self.cell[places]
         low, high = np.searchsorted(own, cells), np.searchsorted(own, cells, side="right")
         high = np.minimum(high, low + self.size)
@@ -53,15 +53,15 @@ class Draw:
 
 
 def kept_rows(size: int, width: int, cells: int) -> int:
-    """Rows that a cell may keep, given how many cells there are."""
+    """The most rows that a cell may keep, given the number of cells."""
     return max(1, min(size, SAMPLE_BYTES // (8 * (width + 2) * max(1, cells))))
 
 
 def draw_rows(asks: Collector, seen: Summaries, size: int, seed: int, rows: Any = None, count: Any = None) -> Draw:
-    """The draw from every cell: enough of all rows, and enough of those with a label.
+    """Sample from every cell: enough of all rows, and enough labeled rows.
 
     Args:
-        rows: which rows to draw from (default: all that are usable); count: [cells] how many there are of each cell
+        rows: the rows to draw from (default: all usable ones); count: [cells] how many there are in each cell
     """
     people, many = asks.people, len(asks.people.deployments.names)
     labeled, all_rows = _counts(seen) if count is None else (count, count)
@@ -74,7 +74,7 @@ def draw_rows(asks: Collector, seen: Summaries, size: int, seed: int, rows: Any 
     }
     counts = among = all_rows[there]
     if labeled.sum() < all_rows.sum():
-        # Of rows with a label fewer are there to draw from, so that their limit is higher.
+        # There are fewer labeled rows to draw from, so their hash limit is higher.
         cells = {key: values * 2 for key, values in cells.items()} | {"has": [True] * len(there) + [False] * len(there)}
         counts = np.concatenate([labeled[there], (all_rows - labeled)[there]])
         among = np.concatenate([labeled[there], all_rows[there]])
@@ -98,7 +98,7 @@ def _counts(seen: Summaries) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw_groups(asks: Collector, seen: Summaries, size: int, seed: int) -> GroupLog:
-    """Counts of groups, and a draw over all clients from each of them under each deployment."""
+    """Counts by group, and a sample over all clients from each group under each deployment."""
     log = group_counts(seen)
     people, r = asks.people, asks.people.rows
     count = log.counts.sum(axis=(0, 3, 4)).ravel()
@@ -116,7 +116,7 @@ def draw_groups(asks: Collector, seen: Summaries, size: int, seed: int) -> Group
     t, g = ({name: i for i, name in enumerate(names)} for names in (log.deployments, log.names))
     cell = np.array([t[d] * groups + g[w] for d, w in zip(found["deployment"], found["group"], strict=True)], np.int64)
     label = found["label"].astype(np.float64)
-    # A label other than 0 and 1 says nothing about who is qualified; a note tells.
+    # A label other than 0 and 1 does not say who is qualified; a note reports it.
     qualified = np.where((label == 0) | (label == 1), label == good, np.nan).astype(np.float64)
     values = np.column_stack(
         [found[name].astype(np.float64) for name in people.seen] + [qualified, found["accepted"].astype(np.float64)]

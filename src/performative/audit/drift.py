@@ -1,4 +1,4 @@
-"""Drift that does not depend on the model: what it may look like, and a transform that takes it out."""
+"""Drift that does not depend on the model: what it may look like, and a transform that removes it."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 DRIFTS = ("none", "linear", "walk", "smooth")
-# 2 x log-likelihood ratio below which a drift is kept as possible: the 99 % point of chi2 with one degree of freedom.
+# 2 x log-likelihood ratio below which a drift stays plausible: the 99 % quantile of chi2 with one degree of freedom.
 _PLAUSIBLE = 6.63
-# Variances of a wave in units of the noise: from three to a few hundred standard errors of a mean tall. A guess that is
-# off by a factor of ten costs 2 log 10 in 2 log L, so that one of the two is always kept.
+# Variances of a wave in units of the noise: amplitudes from three to a few hundred standard errors of a mean. A guess
+# that is off by a factor of ten costs 2 log 10 in 2 log L, so one of the two is always kept.
 _WAVES = (100.0, 3e4)
 
 
@@ -28,7 +28,7 @@ class Deviations(NamedTuple):
 
 
 def lost(drift: str) -> int:
-    """k, how many deployments the unknown level (and trend) cost."""
+    """k, the degrees of freedom that the unknown level (and trend) cost."""
     if drift not in DRIFTS:
         raise ValueError(f"drift must be one of {DRIFTS}; got {drift!r}.")
     return 1 if drift == "none" else 2
@@ -40,8 +40,8 @@ def guesses(drift: str, t: np.ndarray) -> list[np.ndarray]:
         walk     lambda min(s, t)                               its slope walks     lambda s^2 (3t - s) / 6,  s <= t
         wave     lambda exp(-(s - t)^2 / (2 l^2)) cos(w (s - t)),      l = min(T / 2, 20),   w = 0, 1.5/l, .. < 0.9 pi
 
-    "smooth" takes sums of the first two, and waves: of any period above 2.2 deployments, with an amplitude that may
-    change within l deployments, so that frequencies between those listed are covered too. w = 0 and l = T bends slowly.
+    "smooth" uses sums of the first two, and waves: of any period above 2.2 deployments, with an amplitude that may
+    change within l deployments, so frequencies between those listed are covered too. w = 0 and l = T bends slowly.
     """
     T = len(t)
     low, high = np.minimum.outer(t, t), np.maximum.outer(t, t)
@@ -60,12 +60,12 @@ def guesses(drift: str, t: np.ndarray) -> list[np.ndarray]:
 def deviations(
     y: np.ndarray, variance: np.ndarray, theta: np.ndarray, time: np.ndarray, drift: str
 ) -> Iterator[Deviations]:
-    """Forward orthogonal deviations, one for each guess of the drift.
+    """Forward orthogonal deviations, one per guess of the drift.
 
         y_t = a + b t + m_t + B theta_t + e_t,      Cov(m + e) = S = diag(v) + vbar K,      K one of `guesses`
 
     The transform is u = U^-1 Delta y with Delta the first differences ("none") or the second divided differences, which
-    know no level and no trend, and Delta S Delta' = U U', U upper triangular. So u_t holds y_t, y_{t+1}, ... only. A
+    remove level and trend, and Delta S Delta' = U U', U upper triangular. So u_t involves only y_t, y_{t+1}, ... A
     model trained on y_1 .. y_{t-1} is independent of it whatever the level, the trend and the drift were up to then;
     with deviations from the past it would not be. Arellano and Bover 1995 (forward orthogonal deviations).
 
@@ -87,7 +87,7 @@ def deviations(
     )[..., ::-1, :]
     for guess in guesses(drift, t):
         cov = noise + scale * (delta @ guess @ delta.T)
-        # The upper factor is the lower one of the matrix turned around.
+        # The upper factor is the lower factor of the reversed matrix.
         root = np.linalg.cholesky(cov[..., ::-1, ::-1])
         white = np.linalg.solve(root, both)[..., ::-1, :]
         logdet = 2 * np.log(np.diagonal(root, axis1=-2, axis2=-1)).sum(axis=-1)
@@ -100,7 +100,7 @@ def plausible(likelihoods: np.ndarray) -> np.ndarray:
 
 
 def _differences(t: np.ndarray, k: int) -> np.ndarray:
-    """[T - k, T] divided differences of order k: row i holds times i .. i + k and gives 0 for 1, t, .., t^(k-1)."""
+    """[T - k, T] divided differences of order k: row i uses times i .. i + k and maps 1, t, .., t^(k-1) to 0."""
     T = len(t)
     delta = np.zeros((T - k, T))
     for j in range(k + 1):

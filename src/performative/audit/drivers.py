@@ -1,4 +1,4 @@
-"""Which client drives the retraining."""
+"""Which client drives retraining."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from performative.findings import Plain
 
 @dataclass(frozen=True, eq=False)
 class Driver(Plain):
-    """One client's part.
+    """One client's contribution.
 
     Attributes:
         share: of the leading eigenvalue of the retraining map's slope; the clients' shares sum to 1, and one that pulls
             against the others has a negative share
-        size: spectral norm of what it adds to the slope: p_i times its sensitivity for the squared loss
-        without: the contraction factor were this client's data to stay
-        lower, upper: 95 % interval of the share; leads: in which part of the draws of the fits it has the largest
+        size: spectral norm of its contribution to the slope: p_i times its sensitivity for the squared loss
+        without: the contraction factor if this client's data did not react
+        lower, upper: 95 % interval of the share; leads: fraction of the draws in which it has the largest share
     """
 
     name: str
@@ -35,13 +35,13 @@ def drivers(found: Outlook, names: Sequence[str]) -> tuple[Driver, ...]:
 
         J = sum_i J_i,   J v = r v,   u' J = r u'      share_i = Re(u' J_i v / (r u' v))
 
-    Exact to first order: what a small change of client i's response changes in r, relative to r. `without` is the
-    spectral radius of J - J_i, the client still counted in the risk.
+    Exact to first order: the relative change of r under a small relative change of client i's response. `without` is
+    the spectral radius of J - J_i, with the client still in the risk.
     """
     J = found.slopes.sum(axis=0)
     if len(names) != len(found.slopes):
         raise ValueError(
-            f"drivers: names must hold one name for each of the {len(found.slopes)} clients; got {len(names)}."
+            f"drivers: names must contain one name for each of the {len(found.slopes)} clients; got {len(names)}."
         )
     shares, draws = _shares(found.slopes), np.stack([_shares(slopes) for slopes in found.slope_draws])
     low, high = (
@@ -64,7 +64,7 @@ def drivers(found: Outlook, names: Sequence[str]) -> tuple[Driver, ...]:
 
 
 def _shares(slopes: np.ndarray) -> np.ndarray:
-    """[N] shares of slopes [N, d, d] in the leading eigenvalue of their sum; NaN where that is 0."""
+    """[N] shares of slopes [N, d, d] in the leading eigenvalue of their sum; NaN if that is 0."""
     J = slopes.sum(axis=0)
     values, right = np.linalg.eig(J)
     at = int(np.abs(values).argmax())

@@ -1,4 +1,4 @@
-"""Is there a performative effect at all, or only drift that would have come anyway?"""
+"""Is there a performative effect at all, or only drift that would have happened anyway?"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,30 +11,30 @@ from performative.audit.instruments import weights
 from performative.audit.log import ClientLog
 from performative.compare import holm
 
-# Below this share of a parameter's movement left beside the trend, trend and model cannot be told apart.
+# If less than this share of a parameter's movement is left after removing the trend, trend and model are confounded.
 _SHARE_LEFT = 1e-3
-# Parameters that move less than this, in units of their own size, do not move.
+# Parameters that move less than this, relative to their size, count as fixed.
 _STILL = 1e-9
-# Degrees of freedom that a variance needs to be worth the name.
+# Least degrees of freedom for a variance estimate.
 _LEAST = 3
-# Least within-variance of a deployment, in units of that of all rows.
+# Floor on the within-deployment variance, in units of that of all rows.
 _FLOOR = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """The answer of `effect_test`.
+    """The result of `effect_test`.
 
     Attributes:
-        p_value: chance of data like these were there no effect; for all columns together
-        p_any_drift: the same where drift may be as large as all that moved, the model's part included: small only where
-            the models left the path of the data, by hand or by chance
-        statistic: the largest |t|, over columns, parameters and both kinds of weights, at the drift that fits best
+        p_value: for no effect, over all columns together
+        p_any_drift: the same if drift may be as large as the whole observed movement, including the model's part: small
+            only if the models left the path of the data, by hand or at random
+        statistic: the largest |t|, over columns, parameters and both kinds of weights, at the best-fitting drift
         over_dispersion: [q] variance of the means beyond trend and response, in units of the sampling variance
         by_column: [q] p-values of the columns, Holm's correction included
         column: the column with the smallest p-value, parameter: the parameter that it reacts to
-        detectable: [q, d] the response (column units per unit of the parameter) that would be seen with 90 % power
-        identified: False where these deployments cannot tell; then p_value is 1 and `reasons` say why
+        detectable: [q, d] the response (column units per unit of the parameter) detected with 90 % power
+        identified: False if these deployments cannot tell; then p_value is 1 and `reasons` say why
     """
 
     p_value: float
@@ -51,7 +51,7 @@ class Effect:
 
 
 class Tested(NamedTuple):
-    """Arrays with the worlds' axes leading: p_value [...], columns [..., q] before Holm, t [..., q, d] and so on."""
+    """Arrays with leading batch axes: p_value [...], columns [..., q] before Holm, t [..., q, d] and so on."""
 
     p_value: np.ndarray
     p_any_drift: np.ndarray
@@ -62,7 +62,7 @@ class Tested(NamedTuple):
 
 
 def effect_arrays(y: np.ndarray, variance: np.ndarray, theta: np.ndarray, time: np.ndarray, drift: str) -> Tested:
-    """The test of `effect_test` for many worlds at once: y, variance [..., q, T], theta [..., T, d], time [T]."""
+    """The test of `effect_test` for many data sets at once: y, variance [..., q, T], theta [..., T, d], time [T]."""
     n, d = time.shape[0] - lost(drift), theta.shape[-1]
     used = residual_rank(n, d)
     instruments = weights(theta, n)
@@ -70,7 +70,7 @@ def effect_arrays(y: np.ndarray, variance: np.ndarray, theta: np.ndarray, time: 
     for u, D, logdet in deviations(y, variance, theta, time, drift):
         rss, spent = residual_squares(u, D, used)
         phi = rss / (n - used)
-        # Sampling alone gives 1: a drift so large that less is left for the noise is no explanation.
+        # Sampling alone gives 1: a drift so large that less is left for the noise is implausible.
         least = np.maximum(phi, 1.0)
         likelihood = -logdet - spent - (n - used) * np.log(least) - rss / least
         whole = (u**2).sum(axis=-1)
@@ -101,14 +101,14 @@ def effect_arrays(y: np.ndarray, variance: np.ndarray, theta: np.ndarray, time: 
 
 
 def residual_rank(n: int, d: int) -> int:
-    """How many directions of the model are taken out before the variance is measured: all, or a third of n."""
+    """How many directions of the model are projected out before the variance is estimated: all, or a third of n."""
     return max(1, min(d, n // 3))
 
 
 def residual_squares(u: np.ndarray, D: np.ndarray, used: int) -> tuple[np.ndarray, np.ndarray]:
-    """[..., q] squares of u left beside the model, and the log determinant that taking it out costs.
+    """[..., q] residual sum of squares of u given the model, and the log determinant of the projection.
 
-    Where there are more parameters than `used`, their leading directions stand for all.
+    If there are more parameters than `used`, only their leading directions are projected out.
     """
     if D.shape[-1] > used:
         left, values, _ = np.linalg.svd(D, full_matrices=False)
@@ -122,29 +122,29 @@ def residual_squares(u: np.ndarray, D: np.ndarray, used: int) -> tuple[np.ndarra
 
 
 def effect_test(log: ClientLog, drift: str = "smooth") -> Effect:
-    """Do the data respond to the model? A test against drift that does not depend on it.
+    """Test whether the data respond to the model, against drift that does not depend on it.
 
         mean_t = a + b t + m_t + B theta_t + e_t,   Var(e_t) = phi within_t / count_t,  phi >= 1;   H0: B = 0
         t_jk = sum_t w_t u_jt / sqrt(phi_j) ~ Student(n - d),      sum_t w_t^2 = 1
 
-    u are forward deviations of the means (`drift.deviations`): free of level and trend, independent of all that was
-    seen before t. w_t depends on models deployed up to t only (`instruments`), and theta_t may depend on all data
-    before t. So given the past the last term is normal with variance phi times what is left of the budget, whatever its
-    sign; hence, by induction from the last term to the first, sum_t w_t u_jt is N(0, phi) exactly for normal means,
-    however the models were trained. Student's t, with phi estimated beside the model, is an approximation: false
-    alarms were 1 to 5 % at level 5 % in simulations. p-values are Bonferroni's over columns, parameters and two kinds
-    of weights (for models that settle, and for models that move about).
+    u are forward deviations of the means (`drift.deviations`): free of level and trend, independent of everything
+    before t. w_t depends only on models deployed up to t (`instruments`), and theta_t may depend on all data before t.
+    So given the past the last term is normal with variance phi times the remaining budget, whatever its sign; hence,
+    by induction from the last term to the first, sum_t w_t u_jt is N(0, phi) exactly for normal means, however the
+    models were trained. Student's t, with phi estimated given the model, is an approximation: false alarms were 1 to
+    5 % at level 5 % in simulations. p-values are Bonferroni's over columns, parameters and two kinds of weights (for
+    models that converge, and for models that move around).
 
     Args:
         drift: "none"; "linear" (a + b t); "walk" (m_t a random walk of unknown size); "smooth" (a walk whose slope
             walks too, or a wave of any height and period, such as a season: `drift.guesses`). The p-value is the
-            largest over all m_t that the data do not rule out beside a response.
+            largest over all m_t that the data do not rule out once a response is allowed.
 
-    Not covered: a drift that settles by itself as retrained models do (a shock in the first deployments that fades),
-    several tall waves at once, and drift that follows the same causes as the model. Models retrained on such data
-    follow them, and the test can then sound in most logs: `p_any_drift` stays high there, and the verdict of an audit
-    says so. Models drawn by hand or by chance, whatever the data were, make it safe. "linear" is fooled by
-    walks, waves and jumps.
+    Not covered: a drift that converges by itself as retrained models do (a shock in the first deployments that fades),
+    several tall waves at once, and drift that has the same causes as the model. Models retrained on such data follow
+    them, and the test can then give false alarms in most logs: `p_any_drift` stays high there, and the verdict of an
+    audit says so. Models chosen by hand or at random, regardless of the data, make the test safe. "linear" is fooled
+    by walks, waves and jumps.
     """
     q, T = log.mean.shape[1], log.deployments
     moves = moving(log.theta)
@@ -155,7 +155,7 @@ def effect_test(log: ClientLog, drift: str = "smooth") -> Effect:
     column = int(found.columns.argmin())
     parameter = np.flatnonzero(moves)[int(np.abs(found.t[column]).argmax())]
     n, d = T - lost(drift), int(moves.sum())
-    # The level that one pair of column and parameter is tested at.
+    # The level at which one pair of column and parameter is tested.
     critical = stats.t.isf(0.05 / (4 * d * q), n - residual_rank(n, d)) + stats.norm.isf(0.1)
     detectable = np.full((q, log.theta.shape[1]), np.inf)
     detectable[:, moves] = critical * found.standard_error
@@ -166,14 +166,14 @@ def effect_test(log: ClientLog, drift: str = "smooth") -> Effect:
 
 
 def no_test(log: ClientLog, drift: str, *reasons: str) -> Effect:
-    """The answer where these rows cannot tell."""
+    """The result if these rows cannot tell."""
     q, d = log.mean.shape[1], log.theta.shape[1]
     nothing = np.full((q, d), np.inf)
     return Effect(1.0, 0.0, np.ones(q), np.ones(q), "", "", nothing, False, reasons, drift)
 
 
 def why_not(log: ClientLog, drift: str) -> tuple[str, ...]:
-    """Why these deployments cannot tell an effect from drift; empty where they can."""
+    """Why these deployments cannot tell an effect from drift; empty if they can."""
     k, moves = lost(drift), moving(log.theta)
     reasons = []
     need = k + 1 + _LEAST
@@ -188,7 +188,7 @@ def why_not(log: ClientLog, drift: str) -> tuple[str, ...]:
         share = (left**2).sum(axis=0) / (theta**2).sum(axis=0)
         if np.all(share < _SHARE_LEFT):
             reasons.append(
-                "the model moved in step with time, so a trend explains all that it explains; deploy a model off that "
+                "the model moved linearly in time, so it is indistinguishable from a trend; deploy a model off that "
                 "line, or test with drift='none' if there can be no trend."
             )
     return tuple(reasons)
@@ -200,9 +200,9 @@ def moving(theta: np.ndarray) -> np.ndarray:
 
 
 def means_and_variances(log: ClientLog) -> tuple[np.ndarray, np.ndarray]:
-    """The means [q, T] and their sampling variances [q, T], none below a tenth of what the pooled rows say.
+    """The means [q, T] and their sampling variances [q, T], floored at a tenth of the pooled variance.
 
-    The floor is for deployments whose few rows happened to agree, such as a rare label that never occurred.
+    The floor is for deployments whose few rows happen to be equal, such as a rare label that never occurred.
     """
     pooled = log.spread**2
     still = np.flatnonzero(pooled <= 0)

@@ -1,4 +1,4 @@
-"""The pictures of an audit: what each shows. Pages draw them, with scripts or without."""
+"""The figures of an audit: what each shows. Pages draw them, with or without scripts."""
 
 import math
 from typing import Any
@@ -15,7 +15,7 @@ from performative.audit.response import Direction
 from performative.report.curves import digits
 from performative.report.figure import Mark, Series, View
 
-# Clients and lines that a picture shows at most; all are in the JSON.
+# The most clients and lines that a figure shows; all are in the JSON.
 MOST_CLIENTS = 20
 _MOST_LINES = 14
 _MOST_PARAMETERS = 4
@@ -24,7 +24,7 @@ _SMALLEST = 1e-6
 
 
 def pictures(report: AuditReport) -> dict[str, View]:
-    """Those that these logs allow, by name."""
+    """The figures that these logs allow, by name."""
     shown = report.largest(MOST_CLIENTS)
     known = [one for one in shown if one.response.identified]
     apart = [one for one in shown if one.distances is not None and one.distances.pairs]
@@ -55,18 +55,18 @@ def pictures(report: AuditReport) -> dict[str, View]:
 
 
 def _follows(one: ClientReport, line: Direction) -> View:
-    """The column that moved most against the model that was deployed: a dot a deployment."""
+    """The column that moved most against the deployed model: one dot per deployment."""
     log = one.log
     j, k = (log.columns or ()).index(line.column), (log.parameters or ()).index(line.parameter)
     theta, mean = log.theta[:, k], log.mean[:, j]
     half = 1.96 * np.sqrt(log.column_variances[:, j] / log.count)
     dots = Series(
-        "a deployment", digits(mean), digits(theta), low=digits(mean - half), high=digits(mean + half), color=0
+        "deployments", digits(mean), digits(theta), low=digits(mean - half), high=digits(mean + half), color=0
     )
     ends = np.array([theta.min(), theta.max()])
     through = mean.mean() + line.slope * (ends - theta.mean())
-    fitted = Series("how people follow", digits(through), digits(ends), color=1, joined=True, size=0)
-    about = f"Mean {line.column} at {one.name} against the model in force, with the line that was fitted."
+    fitted = Series("fitted response", digits(through), digits(ends), color=1, joined=True, size=0)
+    about = f"Mean {line.column} at {one.name} against the deployed model, with the fitted line."
     return View(
         "in short", f"model: {formats.parameter(line.parameter)}", f"mean {line.column}, {one.name}", [dots, fitted],
         kind="points", linear=True, description=about,
@@ -82,7 +82,7 @@ def _models(report: AuditReport) -> View:
         J = found.slopes.sum(axis=0)
         ahead = min(max(found.deployments or 0, 4), 10) if found.contraction < 1 else 4
         path = np.array([stable + np.linalg.matrix_power(J, n) @ (theta[-1] - stable) for n in range(ahead + 1)])
-    # Parameters that moved most, where there are too many to tell apart.
+    # The parameters that moved most, if there are too many to show.
     order = np.argsort(-np.ptp(theta, axis=0), kind="stable")[:_MOST_PARAMETERS]
     series: list[Series] = []
     for color, k in enumerate(sorted(order.tolist())):
@@ -105,21 +105,21 @@ def _models(report: AuditReport) -> View:
     marks = [Mark("now", T, upright=True)] if ahead else []
     x = "deployment" + (" (dashed: predicted; dotted: stable point; last dot: optimum)" if ahead else "")
     about = " and, dashed, what retraining would do from here" if found is not None else ""
-    about = f"The models deployed{about}."
+    about = f"The deployed models{about}."
     return View("models", x, "model", series, marks=marks, linear=True, description=about)
 
 
 def _effects(report: AuditReport, shown: tuple[ClientReport, ...]) -> View:
     entries = [(one.name, one.by_drift) for one in shown if one.effect.identified]
     if report.pooled is not None:
-        entries.insert(0, ("all together", report.pooled.by_drift))
+        entries.insert(0, ("pooled", report.pooled.by_drift))
     series = []
     for place, kind in enumerate(DRIFTS):
         known = [(i, found[kind].p_value) for i, (_, found) in enumerate(entries) if found[kind].identified]
         chosen = kind == report.drift
-        # Several can lie on top of each other: a little apart, they can all be seen.
+        # Offset them a little, since several can overlap.
         at = digits(i + 0.15 * (place - 1.5) for i, _ in known)
-        name = f"drift {kind}{' (asked for)' if chosen else ''}"
+        name = f"drift {kind}{' (requested)' if chosen else ''}"
         p = digits(max(p, _SMALLEST) for _, p in known)
         series.append(Series(name, p, at=at, symbol=place, size=12 if chosen else 8))
     ticks = ([1e-6, 1e-4, 1e-2, 1], ["≤ 0.000001", "0.0001", "0.01", "1"], [math.log10(0.5 * _SMALLEST), 0.3])
@@ -131,14 +131,14 @@ def _effects(report: AuditReport, shown: tuple[ClientReport, ...]) -> View:
 
 
 def _interval(name: str, entries: list[Any], limit: float = math.inf, **looks: Any) -> Series:
-    """A series of rows: (place, value, low, high), intervals cut at a limit so that one wide one hides no other."""
+    """A series of rows: (place, value, low, high), intervals clipped at a limit so a wide one does not hide others."""
     at, y, low, high = np.array(entries, np.float64).reshape(-1, 4).T
     cut = {"low": digits(np.clip(low, -limit, limit)), "high": digits(np.clip(high, -limit, limit))}
     return Series(name, digits(y), at=digits(at), **{**cut, **looks})
 
 
 def _lines(shown: tuple[ClientReport, ...]) -> list[tuple[str, str, float, Any, Any, bool]]:
-    """(client, "column by parameter", slope, usual interval, exact interval, whether one excludes 0), in deviations."""
+    """(client, "column by parameter", slope, usual interval, exact interval, whether one excludes 0), in sd."""
     found = []
     for one in shown:
         if not one.response.identified:
@@ -163,7 +163,7 @@ def _directions(lines: list[tuple[str, str, float, Any, Any, bool]], several: bo
     wide = max((end for end in ends if math.isfinite(end)), default=1.0) or 1.0
     exact = [(i + 0.12, slope, *limits) for i, (_, _, slope, _, limits, _) in enumerate(lines)]
     usual = [(i - 0.12, slope, *limits) for i, (_, _, slope, limits, _, _) in enumerate(lines) if limits is not None]
-    series = [_interval("for any training", exact, 2 * wide, open=[not line[5] for line in lines], color=0)]
+    series = [_interval("valid for any training", exact, 2 * wide, open=[not line[5] for line in lines], color=0)]
     if usual:
         hollow = [not line[5] for line in lines if line[3] is not None]
         series.append(_interval("least squares", usual, 2 * wide, open=hollow, thick=4, color=1))
@@ -176,7 +176,7 @@ def _directions(lines: list[tuple[str, str, float, Any, Any, bool]], several: bo
 
 
 def w1_slope(one: ClientReport) -> float | None:
-    """The slope of W_1 in the distance of models: it holds drift too, so only of a client that is seen to react."""
+    """The slope of W_1 in the distance between models: it includes drift, so only for clients found to react."""
     return one.distances.sensitivity if one.reacts and one.distances is not None and one.distances.pairs else None
 
 
@@ -192,7 +192,7 @@ def _sensitivities(known: list[ClientReport]) -> View:
             slopes.append((i - 0.18, slope))
     tops = [entry[1] for entry in exact] + [entry[3] for entry in (usual or exact)]
     wide = 1.25 * max((top for top in tops if math.isfinite(top)), default=1.0)
-    series = [_interval("holds for any training", exact, 2 * wide)]
+    series = [_interval("valid for any training", exact, 2 * wide)]
     if usual:
         series.append(_interval("least squares", usual, 2 * wide, thick=4))
     if slopes:
@@ -212,12 +212,12 @@ def _distances(apart: list[ClientReport]) -> View:
         for name, mine in pairs.items()
     ]
     floor = float(np.mean([pair.floor for mine in pairs.values() for pair in mine]))
-    marks = [Mark("what sampling alone gives, mean", float(f"{floor:.6g}"))]
+    marks = [Mark("sampling noise alone, mean", float(f"{floor:.6g}"))]
     sliced = any(one.distances is not None and one.distances.sliced for one in apart[:1])
     return View(
-        "distances", "distance of two models", f"W₁ of their data{' (sliced)' if sliced else ''}", series,
+        "distances", "distance between two models", f"W₁ between their data{' (sliced)' if sliced else ''}", series,
         kind="points", marks=marks, linear=True,
-        description="Wasserstein distance between the rows of two deployments against the distance of their models.",
+        description="Wasserstein distance between the rows of two deployments against that between their models.",
     )  # fmt: skip
 
 
@@ -231,7 +231,7 @@ def _drivers(lines: Any) -> View:
 
 
 def _panels(report: AuditReport) -> list[tuple[str, Rate, Rate]]:
-    """(what of which group, before, after), rates that are known."""
+    """(rate and group, before, after), for rates that are known."""
     groups = report.groups
     assert groups is not None
     after = {rates.group: rates for rates in groups.after}

@@ -1,4 +1,4 @@
-"""CSV and Parquet files as tables of the embedded engine, and where in them a fault stands."""
+"""CSV and Parquet files as tables of the embedded engine, and the location of faults in them."""
 
 import contextlib
 import csv
@@ -14,17 +14,17 @@ from performative.audit.schema import LogError
 from performative.audit.values import EMPTY, NO, YES
 
 KINDS = (".csv", ".parquet")
-# Names of the columns that say where a row stands: the file, and its number there plus the file's own number.
+# Names of the columns that locate a row: the file, and the row's number there plus the file's own number.
 FILE, ROW = "__file", "__row"
-# Rows of a file are numbered below this; what is above is the file's number.
+# Row numbers within a file are below this; the higher bits are the file's number.
 ROWS_OF_A_FILE = 1 << 32
-# Of the machine's memory for sorting and loading; what is more goes to a temporary folder.
+# Memory for sorting and loading; anything beyond spills to a temporary folder.
 _MEMORY = "1200MB"
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A file or a table of a database. `name` is its path inside the folder, which does not change when that moves."""
+    """A file or a database table. `name` is its path relative to the folder, so it stays the same if that moves."""
 
     name: str
     columns: tuple[str, ...]
@@ -33,7 +33,7 @@ class Table:
     decimal: str = "."
 
     def require(self, column: str) -> None:
-        """Refuse a table without that column, and say which name comes close."""
+        """Refuse a table without that column, and suggest the closest name."""
         if column not in self.columns:
             raise LogError(f"there is no column {column!r}.{nearest(column, self.columns)}", self.name)
 
@@ -42,29 +42,29 @@ class Table:
         return self.path is not None and self.path.suffix == ".csv"
 
     def row(self, index: int) -> str:
-        """Where a row stands, as a person would look it up; CSV with one line a row has its header on line 1."""
+        """The location of a row, as a person would look it up; a CSV file has its header on line 1."""
         return f"line {index + 2}" if self.is_csv else f"row {index + 1}"
 
 
 @functools.cache
 def _scratch() -> tempfile.TemporaryDirectory[str]:
-    """Where engines of this process put what does not fit into memory; gone when it ends."""
+    """Where engines of this process spill what does not fit into memory; removed when it ends."""
     return tempfile.TemporaryDirectory(prefix="performative-audit-")
 
 
 def embedded() -> Any:
-    """A DuckDB of this process."""
+    """An in-process DuckDB connection."""
     import ibis
 
     return settled(ibis.duckdb.connect())
 
 
 def settled(connection: Any) -> Any:
-    """The DuckDB with bounded memory, and without a bar of progress on standard output, which programs may read."""
+    """The DuckDB connection with bounded memory and no progress bar on stdout, which programs may read."""
     import duckdb
 
     connection.raw_sql(f"SET memory_limit='{_MEMORY}'; SET temp_directory={_quoted(_scratch().name)}")
-    # A notebook without ipywidgets can neither show a bar nor be told not to.
+    # A notebook without ipywidgets can neither show the bar nor disable it.
     with contextlib.suppress(duckdb.InvalidInputException):
         connection.raw_sql("SET enable_progress_bar=false")
     return connection
@@ -74,7 +74,7 @@ def open_table(path: Path, folder: Path, delimiter: str = ",", decimal: str = ".
     """A file's columns, from its header or schema."""
     name = path.relative_to(folder).as_posix()
     if path.suffix not in KINDS:
-        raise LogError(f"only {' and '.join(KINDS)} files are read; got {path.suffix or 'no ending'!r}.", name)
+        raise LogError(f"only {' and '.join(KINDS)} files are read; got {path.suffix or 'no extension'!r}.", name)
     if not path.is_file():
         raise LogError("there is no such file.", name)
     columns = _csv_header(path, name, delimiter) if path.suffix == ".csv" else _parquet_header(path, name)
@@ -96,7 +96,7 @@ def _csv_header(path: Path, name: str, delimiter: str) -> list[str]:
     if other:
         raise LogError(
             f"columns must be separated by {delimiter!r}; the header is {header[0]!r}. "
-            f"Say delimiter = {other!r} under [files] of audit.toml.",
+            f"Set delimiter = {other!r} under [files] of audit.toml.",
             name,
         )
     return header
@@ -113,7 +113,7 @@ def _parquet_header(path: Path, name: str) -> list[str]:
 
 
 def load(connection: Any, tables: Sequence[Table], columns: Sequence[str]) -> list[Any]:
-    """The named columns of files as tables of the engine, with FILE and ROW; Parquet files of one schema are one."""
+    """Load columns of files as engine tables, with FILE and ROW; Parquet files with one schema form one table."""
     import pyarrow.parquet as pq
 
     groups: dict[Any, list[Table]] = {}
@@ -138,14 +138,14 @@ def _load_parquet(connection: Any, tables: Sequence[Table], columns: Sequence[st
 
 
 def _load_csv(connection: Any, tables: Sequence[Table], columns: Sequence[str]) -> Any:
-    """Parsed once: a file of text is slow to read again."""
+    """Parsed once: a text file is slow to read again."""
     import duckdb
     import ibis
 
     (table,) = tables
     names = [f"c{k}" for k in range(len(table.columns))]
     kinds = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
-    # A column of nothing but empty lines must stay; with several columns an empty line is no row.
+    # In a file with a single column an empty line is a row; with several columns it is not.
     asked = ", ".join(f"{names[table.columns.index(column)]} AS {_name(column)}" for column in columns)
     made = ibis.util.gen_name("csv")
     try:
@@ -163,7 +163,7 @@ def _load_csv(connection: Any, tables: Sequence[Table], columns: Sequence[str]) 
 
 
 def first_fault(table: Table, numbers: Sequence[str], flags: Sequence[str] = ()) -> LogError | None:
-    """The first cell of a CSV file that is not a number (or yes or no), or line of the wrong length."""
+    """The first cell of a CSV file that is not a number (or yes or no), or the first line of the wrong length."""
     assert table.path is not None
     wanted = [(name, table.columns.index(name)) for name in numbers]
     try:

@@ -1,8 +1,8 @@
-"""Labels that nobody saw, filled in: under an assumption that is stated, and at both ends of what they can be.
+"""Imputation of unobserved labels: under a stated assumption, and at both extremes.
 
-Where the model decides whose label is known, an outlook on the labels that are there would be of the accepted alone.
-So every row gets a label: as rows of its client with the same features have it (missing at random given the features),
-all 0, or all 1. The first is an estimate; the other two show how much hangs on it.
+If the model decides whose label is known, an outlook from the known labels would describe the accepted alone. So every
+row gets a label: as in rows of its client with the same features (missing at random given the features), all 0, or all
+1. The first is an estimate; the other two show how much depends on it.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ ALIKE, NONE, EVERY = "as labeled people with the same features", "all 0", "all 1
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Filling:
-    """Moments of all rows, features and label, and the rows kept with a label each (None where none were kept)."""
+    """Moments of all rows, features and label, and the kept rows with imputed labels (None if none were kept)."""
 
     name: str
     moments: Moments
@@ -26,7 +26,7 @@ class Filling:
 
 
 def fillings(seen: Summaries, kept: Draw | None) -> tuple[Filling, ...]:
-    """The estimate first; the ends only for labels of 0 and 1, others have none."""
+    """The estimate first, then the extremes, which exist only for 0-1 labels."""
     made = [_alike(seen, kept)]
     if seen.binary:
         count, _, squares = seen.unlabeled.by_cell()
@@ -39,11 +39,11 @@ def fillings(seen: Summaries, kept: Draw | None) -> tuple[Filling, ...]:
 
 
 def _alike(seen: Summaries, kept: Draw | None) -> Filling:
-    """Labels as the features foretell them among labeled rows of the client.
+    """Labels as predicted from the features by the labeled rows of the client.
 
-        P(y = 1 | x) = 1 / (1 + exp(-b_0 - b . x))    fitted to labeled rows kept, averaged over unlabeled rows kept
+        P(y = 1 | x) = 1 / (1 + exp(-b_0 - b . x))    fitted to kept labeled rows, averaged over kept unlabeled rows
 
-    Where no rows are kept, or labels are not 0 and 1, by a linear regression, which the sums alone give.
+    If no rows are kept, or labels are not 0 and 1, by a linear regression, which needs only the sums.
     """
     level, slope = _regressions(seen)
     count, mean, squares = seen.unlabeled.by_cell()
@@ -63,13 +63,13 @@ def _alike(seen: Summaries, kept: Draw | None) -> Filling:
         rows = _with_labels(kept, foretold)
     if seen.binary:
         guess = np.clip(guess, 0.0, 1.0)
-        # A label of 0 and 1 varies by p (1 - p) whatever the features say of it.
+        # A 0-1 label has variance p (1 - p) whatever the features predict.
         own = count * guess * (1 - guess)
     return Filling(ALIKE, _filled(seen, guess, cross, own), rows)
 
 
 def _chances(seen: Summaries, kept: Draw, otherwise: np.ndarray) -> np.ndarray:
-    """[m] chance of a label 1 for each row kept, by a logistic regression for each client."""
+    """[m] probability of label 1 for each kept row, by one logistic regression per client."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -80,7 +80,7 @@ def _chances(seen: Summaries, kept: Draw, otherwise: np.ndarray) -> np.ndarray:
         fit = own & kept.labeled
         y = kept.rows[fit, -1]
         if len(np.unique(y)) == 2 and len(y) > 10 * kept.rows.shape[1]:
-            # A penalty too small to matter, but for labels that a feature tells apart exactly.
+            # A penalty too small to matter, except for perfectly separable labels.
             model = make_pipeline(StandardScaler(), LogisticRegression(C=1e4, max_iter=1000))
             model.fit(kept.rows[fit, :-1], y)
             out[own] = model.predict_proba(kept.rows[own, :-1])[:, 1]
@@ -113,7 +113,7 @@ def _regressions(seen: Summaries) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _filled(seen: Summaries, value: np.ndarray, cross: np.ndarray, own: np.ndarray) -> Moments:
-    """All rows, those without a label with mean `value`, covariance sums `cross` and squares `own` of it, by cell."""
+    """All rows, with imputed labels of mean `value`, covariance sums `cross` and squares `own`, by cell."""
     count, mean, squares = seen.unlabeled.by_cell()
     use, many = np.flatnonzero(count), len(seen.deployments.names)
     q = len(seen.labeled.columns)

@@ -1,4 +1,4 @@
-"""What an audit says, as findings: the facts of each sentence."""
+"""What an audit reports, as findings: the facts behind each sentence."""
 
 import dataclasses
 import math
@@ -27,12 +27,12 @@ def findings_of(report: AuditReport) -> tuple[Finding, ...]:
 
 
 def _text(group: str, text: str) -> Finding:
-    """What reading the logs said already."""
+    """A sentence from reading the logs."""
     return Finding(f"{group}.text", "warning" if group == "loud" else "info", {"text": text})
 
 
 def _loud(report: AuditReport) -> Iterator[Finding]:
-    """What must not be overlooked, in how the rows were chosen most of all."""
+    """What must not be overlooked, above all how the rows were selected."""
     logs, chosen = report.logs, report.logs.selection
     if logs.blocked:
         yield _text("loud", logs.blocked)
@@ -106,7 +106,7 @@ def _verdict(report: AuditReport) -> Iterator[Finding]:
 
 
 def _assumed(report: AuditReport) -> dict[str, Any]:
-    """What was taken for labels that nobody saw, and the factor under each assumption."""
+    """What was assumed about unobserved labels, and the contraction factor under each assumption."""
     chosen = report.logs.selection
     assert chosen is not None
     factors = {one.name: one.contraction for one in report.prospect.fillings}
@@ -114,7 +114,7 @@ def _assumed(report: AuditReport) -> dict[str, Any]:
 
 
 def _settling(report: AuditReport) -> dict[str, Any] | None:
-    """Does full retraining settle? None where that was not computed."""
+    """Does full retraining settle? None if that was not computed."""
     found = report.prospect.outlook
     if found is None:
         return None
@@ -129,7 +129,7 @@ def _settling(report: AuditReport) -> dict[str, Any] | None:
 
 
 def _client(one: ClientReport, level: float) -> Iterator[Finding]:
-    """Does this client's data react, to what, and how sure is it?"""
+    """Do this client's data react, to what, and how certain is that?"""
 
     def said(name: str, severity: Severity = "info", **data: Any) -> Finding:
         return Finding(f"client.{name}", severity, {"client": one.name, **data})
@@ -161,7 +161,7 @@ def _line(line: Any) -> dict[str, Any]:
 
 
 def _moves(report: AuditReport) -> list[Finding]:
-    """Directions of all clients that react, the largest first."""
+    """Directions of all reacting clients, the largest first."""
     found = [(one, line, how) for one in report.reacting for line, how in one.directions]
     found.sort(key=lambda entry: -abs(entry[1].in_sd))
     if report.effect and not report.reacting and report.pooled is not None:
@@ -187,13 +187,13 @@ def _outlook(report: AuditReport) -> Iterator[Finding]:
 
 
 def _people(groups: GroupReport) -> Iterator[Finding]:
-    """Who gains, who pays, and whether people became better; only change over time where no reaction was found."""
+    """Who gains, who pays, and whether people improved; only change over time if no reaction was found."""
     if groups.by_deployment:
         yield Finding("people.over-time", "info", {"reaction": groups.reaction})
     for before, after in zip(groups.before, groups.after, strict=False):
         a, b = before.acceptance, after.acceptance
         if not (math.isnan(a.value) or math.isnan(b.value)):
-            # Two 95 % intervals: their half widths add like the sides of a right angle in the interval of a difference.
+            # Two 95 % intervals: their half-widths add in quadrature in the interval of a difference.
             apart = abs(b.value - a.value) > math.hypot(a.high - a.low, b.high - b.low) / 2
             facts = {"group": before.group, "before": a.value, "after": b.value, "changed": bool(apart)}
             yield Finding("people.acceptance", "info", facts)
@@ -214,7 +214,7 @@ def _burdens_differ(groups: GroupReport) -> bool:
 
 
 def _notes(report: AuditReport) -> Iterator[Finding]:
-    """What was dropped or assumed, and what the outlook rests on."""
+    """What was dropped or assumed, and what the outlook depends on."""
     logs, prospect = report.logs, report.prospect
     for note in logs.notes:
         if not note.startswith(_MARK):

@@ -1,4 +1,4 @@
-"""Level and slope of one client's means as they stand now, with draws of what they might be."""
+"""Level and slope of one client's means at present, with draws that reflect their uncertainty."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from performative.audit.log import ClientLog
 class Fit(NamedTuple):
     """mean(theta) = level + B (theta - here) at the time of the last deployment; here = theta_T.
 
-    level [q], B [q, d]; draws of both, [r, q] and [r, q, d], are spread as their errors are; `means` [T, q] are fitted.
+    level [q], B [q, d]; draws of both, [r, q] and [r, q, d], reflect their standard errors; `means` [T, q] are fitted.
     """
 
     level: np.ndarray
@@ -29,10 +29,10 @@ def fit(log: ClientLog, drift: str = "linear", draws: int = 500, seed: int = 0) 
         mean_t = level + b (t - t_T) + B (theta_t - theta_T) + e_t,      Var(e_t) = phi within_t / count_t
 
     Args:
-        drift: "none" leaves b out.
+        drift: "none" omits b.
 
-    The draws are normal about the estimate, with Student's factor; columns vary together as their residuals do. Least
-    squares: see `response` for intervals of B that do not lean on it.
+    The draws are normal around the estimate, with Student's factor; columns covary as their residuals do. This is least
+    squares: see `response` for intervals of B that are valid however models were trained.
     """
     if drift not in ("none", "linear"):
         raise ValueError(f"fit: drift must be 'none' or 'linear'; got {drift!r}.")
@@ -43,14 +43,14 @@ def fit(log: ClientLog, drift: str = "linear", draws: int = 500, seed: int = 0) 
     df = T - X.shape[1]
     if df < 1:
         raise ValueError(
-            f"fit: {T} deployments are too few for {X.shape[1]} unknowns a column; needs {X.shape[1] + 1}."
+            f"fit: {T} deployments are too few for {X.shape[1]} unknowns per column; needs {X.shape[1] + 1}."
         )
     y, variance = means_and_variances(log)
     size = np.sqrt(variance)
     loading = np.linalg.pinv(X / size[..., None]) / size[:, None, :]
     beta = np.einsum("qpt,qt->qp", loading, y)
     left = (y - beta @ X.T) / size
-    # Residuals show how columns vary together; sampling alone is the least that each varies.
+    # Residuals show how columns covary; each varies at least as much as sampling alone implies.
     phi = np.maximum((left**2).sum(axis=1) / df, 1.0)
     left *= np.sqrt(phi / np.maximum((left**2).sum(axis=1), 1e-300))[:, None]
     rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""A problem fitted to logs: the rows seen, which move with the model as the response says."""
+"""A problem fitted to logs: the observed rows, shifted by the model according to the fitted response."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,11 +18,11 @@ from performative.types import Theta
 
 
 class OnRows(eqx.Module):
-    """A loss of z = (x, y) as one of a row of columns: x = the columns `features`, in the order of theta; y = `label`.
+    """A loss of z = (x, y) as a loss of one row: x = the columns `features`, in the order of theta; y = `label`.
 
     Args:
-        label: None where the loss takes the row itself, x alone
-        intercept: place in theta of the intercept, for which x gets a 1; None for none
+        label: None if the loss takes x alone
+        intercept: index of the intercept in theta, for which x gets a 1; None for none
     """
 
     loss: Any
@@ -49,17 +49,17 @@ def fitted_problem(
     domain: AbstractDomain | None = None,
     rows: int = 20_000,
 ) -> Problem:
-    """The problem that the logs suggest.
+    """Build the problem that the logs suggest.
 
-        D_i(theta): rows of client i kept of any deployment t, - fitted mean_t + level_i + B_i (theta - theta_T)
+        D_i(theta): kept rows of client i from any deployment t, - fitted mean_t + level_i + B_i (theta - theta_T)
 
     Args:
-        loss: l(theta; z) of ONE sample, z = (x, y) where `label` is given, else z = x
+        loss: l(theta; z) of ONE sample, z = (x, y) if `label` is given, else z = x
         features: columns that make up x, in the order of theta; None for all but the label
-        rows: at most so many a client, evenly over its deployments
+        rows: the most rows per client, spread evenly over its deployments
 
-    The rows move and do not change shape: a response of the spread, or of the label given the features, is not in it.
-    A 0-1 label moves in mean only, which is all that a loss linear in y asks (the logistic one).
+    The rows shift without changing shape: a response of the spread, or of the label given the features, is not
+    modeled. A 0-1 label moves in mean only, which is all that a loss linear in y (the logistic loss) needs.
     """
     q = logs[0].mean.shape[1]
     if any(log.columns != logs[0].columns or log.parameters != logs[0].parameters for log in logs):
@@ -72,7 +72,7 @@ def fitted_problem(
         kept, t = log.rows_kept()
         thin = np.unique(np.linspace(0, len(kept) - 1, min(rows, len(kept))).round().astype(int))
         around = (kept - fit.means[t])[thin]
-        # The level rests on every row ever counted, not on the few that were kept.
+        # The level is estimated from all rows, not only from the few that were kept.
         tables.append(around - around.mean(axis=0) + fit.level - fit.B @ fit.here)
     equal = len({len(table) for table in tables}) == 1
     population = Database(np.stack(tables) if equal else tables, Linear(np.stack([fit.B for fit in fits])))

@@ -7,12 +7,12 @@ import numpy as np
 
 
 def sentences(parts: Any) -> str:
-    """Reasons one after the other, each with a capital letter and a full stop."""
+    """Join reasons, each with a capital letter and a full stop."""
     return " ".join(part[:1].upper() + part[1:].rstrip(".") + "." for part in parts if part)
 
 
 def parameter(name: str) -> str:
-    """As the files call it, so that it is not taken for the feature of that name."""
+    """The name used in the files, so that it is not mistaken for the feature of that name."""
     return f"theta_{name}"
 
 
@@ -25,14 +25,14 @@ def number(value: Any, digits: int = 3) -> str:
     """A few digits; rounding errors around zero are zero."""
     value = float(value)
     if math.isnan(value):
-        return "not known"
+        return "unknown"
     if math.isinf(value):
-        return "unlimited" if value > 0 else "-unlimited"
+        return "infinity" if value > 0 else "-infinity"
     return "0" if abs(value) < 1e-12 else f"{value:.{digits}g}"
 
 
 def percent(value: float) -> str:
-    return "not known" if math.isnan(value) else f"{100 * value:.1f} %"
+    return "unknown" if math.isnan(value) else f"{100 * value:.1f} %"
 
 
 def span(low: Any, high: Any, digits: int = 3) -> str:

@@ -12,21 +12,20 @@ from performative.audit.tally import GroupLog
 
 
 def groups_of_logs(logs: Logs, *, level: float = 0.95, reaction: bool | None = None) -> GroupReport:
-    """From logs: the people of the first deployment against those of the last.
+    """Compare the people of the first deployment with those of the last, from logs.
 
     Args:
-        reaction: Whether the data were found to react to the model (`AuditReport.effect`). Only then are people said to
-            have improved or to have gamed the model: else what changed is change over time, for all that is known.
+        reaction: Whether the data were found to react to the model (`AuditReport.effect`). Only then does the report
+            say that people improved or gamed the model; otherwise it may just be change over time.
 
-
-    Where the models are linear in the features and [decision] gives a threshold, "before" are the first deployment's
-    people under the last model (a sample of them); else they are as logged, under the model of their time. The two are
-    different people, so what anyone paid is not known. The cost is the distance in standard deviations.
+    If the models are linear in the features and [decision] sets a threshold, "before" is the first deployment's people
+    under the last model (a sample of them); otherwise it is as logged, under the model of their time. The two are
+    different people, so what anyone paid is unknown. The cost is the distance in standard deviations.
     """
     log = logs.groups
     if log is None:
         raise ValueError(
-            "groups: the logs say nothing of decisions or groups; give a column `group`, and `accepted` or a "
+            "groups: the logs contain neither decisions nor groups; provide a column `group`, and `accepted` or a "
             "[decision] threshold in audit.toml."
         )
     counts = log.counts.sum(axis=0)
@@ -36,23 +35,23 @@ def groups_of_logs(logs: Logs, *, level: float = 0.95, reaction: bool | None = N
     overall = detect_censoring(counts.sum(axis=(0, 1)), level)
     warnings = [overall.sentence()] if overall.censored else []
     if first == last:
-        warnings.append("There is one deployment with people only, so before and after are the same.")
+        warnings.append("Only one deployment has people, so before and after are the same.")
     by_deployment = {log.deployments[t]: rates_by_group(log.names, counts[t], censored[t], level) for t in seen}
     before, before_is = counts[first], f"people of {log.deployments[first]!r} under its own model, as logged"
     burden: tuple[Burden, ...] = ()
     if logs.rule is None:
         warnings.append(
-            "No linear model with a threshold is known: who of the first deployment the last model would accept, and "
-            "the burden, cannot be computed. Give theta_<feature> (or scoring files) and [decision] threshold."
+            "No linear model with a threshold is known: whom of the first deployment the last model would accept, and "
+            "the burden, cannot be computed. Provide theta_<feature> (or scoring files) and [decision] threshold."
         )
     elif not log.x.shape[2]:
-        warnings.append("No rows were kept: who of the first deployment the last model would accept is not known.")
+        warnings.append("No rows were kept: whom of the first deployment the last model would accept is unknown.")
     elif first != last:
         before = _under_last(logs, log, first, last)
         before_is = f"people of {log.deployments[first]!r} (a sample) under the model of {log.deployments[last]!r}"
     if logs.rule is not None and log.x.shape[2]:
         if censored[first]:
-            warnings.append("The burden is not known: it takes outcomes of people whom the first model rejected.")
+            warnings.append("The burden is unknown: it requires outcomes of people whom the first model rejected.")
         else:
             burden = _burden_of_logs(logs, log, first, last, level)
     known = first != last and not overall.censored
@@ -70,9 +69,9 @@ def groups_of_logs(logs: Logs, *, level: float = 0.95, reaction: bool | None = N
         improvement=changes,
         assumption=ASSUMPTION
         if changes
-        else "Improvement and gaming cannot be told apart: it takes labels in two deployments."
+        else "Improvement and gaming cannot be told apart: that requires labels in two deployments."
         if reaction or not known
-        else "No reaction was found, so nothing is called improvement or gaming.",
+        else "No reaction was found, so nothing is classified as improvement or gaming.",
         by_deployment=by_deployment,
         censoring=overall,
         warnings=tuple(warnings),
@@ -81,7 +80,7 @@ def groups_of_logs(logs: Logs, *, level: float = 0.95, reaction: bool | None = N
 
 
 def _people(log: GroupLog, t: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The sample of one deployment without spare rows: features, qualified, group."""
+    """The sample of one deployment without padding rows: features, qualified, group."""
     real = np.isfinite(log.x[t]).all(axis=2)
     names = np.broadcast_to(np.array(log.names)[:, None], real.shape)
     return log.x[t][real], log.qualified[t][real], names[real]
@@ -102,7 +101,7 @@ def _burden_of_logs(logs: Logs, log: GroupLog, first: int, last: int, level: flo
     assert logs.rule is not None
     weights, offset, threshold = logs.rule
     x, qualified, group = _people(log, first)
-    # The sample takes as many of a small group as of a large one: weigh back, so that a unit is the population's.
+    # The sample has as many of a small group as of a large one: reweight, so that a unit is the population's.
     people = log.counts[:, first].sum(axis=(0, 2, 3))
     share = np.array([people[log.names.index(g)] / np.sum(group == g) for g in np.unique(group)])
     weight = share[np.unique(group, return_inverse=True)[1]]

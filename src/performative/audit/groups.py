@@ -1,4 +1,4 @@
-"""Who gains and who pays when people react: rates by protected group before and after, burden, improvement."""
+"""Who gains and who pays when people react: rates by protected group before and after, burden and improvement."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ from performative.facts import cites
 from performative.findings import Plain
 from performative.problem import Problem
 
-STAYS = "Labels stay when people move (the Strategic population): every move is gaming, none is improvement."
+STAYS = "Labels do not change when people move (the Strategic population): every move is gaming, none is improvement."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,14 +22,14 @@ class GroupReport(Plain):
     """Rates by group before and after the reaction, who bears the cost, and what had to be assumed.
 
     Attributes:
-        before_is: Which people under which model; `after_is` the same of what came after.
+        before_is: Which people under which model; `after_is` the same for after.
         cost: The cost function of the burden.
         gap: The largest burden minus the smallest (the social gap), NaN with fewer than two groups.
-        bears: The group of the largest burden.
-        by_deployment: Rates as logged, {} where there are no logs.
-        assumption: What `improvement` rests on.
-        reaction: Whether people are known to react; where not, before and after differ by time alone, as far as anybody
-            knows, and no cost is put down to a reaction.
+        bears: The group with the largest burden.
+        by_deployment: Rates as logged, {} if there are no logs.
+        assumption: The assumption behind `improvement`.
+        reaction: Whether people are known to react; if not, before and after may differ through time alone, and no
+            cost is attributed to a reaction.
     """
 
     before: tuple[GroupRates, ...]
@@ -64,11 +64,11 @@ def compare_groups(
     cost: str = "quadratic",
     level: float = 0.95,
 ) -> GroupReport:
-    """The same n people with features before and after [n, k] they reacted to the linear model theta [k].
+    """Compare the same n people, with features [n, k] before and after reacting to the linear model theta [k].
 
-    label [n] is 0, 1 or NaN (not known) and stays; groups [n] are names. Accepted: theta.x + offset >= threshold
-    ("above") or <= threshold ("below"); qualified: those whose label is `qualified`. movable [k] says which features
-    people can change; strength is a number or one a person. A cost is negative nowhere.
+    label [n] is 0, 1 or NaN (unknown) and does not change; groups [n] are names. Accepted: theta.x + offset >=
+    threshold ("above") or <= threshold ("below"); qualified: those whose label is `qualified`. movable [k] marks the
+    features that people can change; strength is a number or one per person. Costs are nonnegative.
     """
     _check_people(before, after, label, groups, theta)
     truth = np.where(np.isnan(label), np.nan, label == qualified).astype(np.float64)
@@ -112,13 +112,13 @@ def groups_of_problem(
     cost: str = "quadratic",
     level: float = 0.95,
 ) -> GroupReport:
-    """From a `Problem` with a Strategic population: its people before and after reacting to theta.
+    """Compare the people of a `Problem` with a Strategic population before and after reacting to theta.
 
     Args:
-        groups: Names [N, m] like the population's y, or one list a client.
+        groups: Names [N, m] like the population's y, or one list per client.
 
-    By default people want a low score theta.x, as the population's best response has it (a score of default): accepted
-    at or below the threshold, qualified with label 0. Rates are over people, whatever the clients' weights.
+    By default people want a low score theta.x, as in the population's best response (a default score): accepted at or
+    below the threshold, qualified with label 0. Rates are over people, ignoring the clients' weights.
     """
     import jax
     import jax.numpy as jnp
@@ -189,7 +189,7 @@ def _check_people(before: Any, after: Any, label: Any, groups: Any, theta: Any) 
 
 def _group_names(groups: Any, sizes: np.ndarray) -> np.ndarray:
     if len(groups) != len(sizes):
-        raise ValueError(f"groups: needs one row of names a client, {len(sizes)} in all; got {len(groups)}.")
+        raise ValueError(f"groups: needs one row of names per client, {len(sizes)} in all; got {len(groups)}.")
     rows = []
     for i, (row, size) in enumerate(zip(groups, sizes, strict=True)):
         if len(row) < size:

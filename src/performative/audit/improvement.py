@@ -1,4 +1,4 @@
-"""Did people become better, or only look better?"""
+"""Did people improve, or do they only look better?"""
 
 import dataclasses
 import math
@@ -10,22 +10,22 @@ import scipy.stats
 from performative.findings import Plain
 
 ASSUMPTION = (
-    "The share of qualified people at given features is linear and is, in the first deployment, what the features "
-    "bring about; nothing but the features moved it since. Then labels that follow the features mean improvement, "
-    "labels that stay behind mean gaming."
+    "The share of qualified people given the features is linear and, in the first deployment, caused by the features; "
+    "nothing but the features has moved it since. Then labels that follow the features mean improvement, and labels "
+    "that lag behind mean gaming."
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Improvement(Plain):
-    """How the share of qualified people changed, against how it should have, had the features brought it about.
+    """How the share of qualified people changed, against the change predicted if the features caused it.
 
     Attributes:
-        expected: Change of the share that the new features promise.
-        observed: What came.
+        expected: Change of the share that the new features predict.
+        observed: The actual change.
         shortfall: expected - observed.
         verdict: "improvement" (observed, no shortfall), "gaming" (shortfall, nothing observed), "both", "unclear"
-            (neither can be told from 0), "no move" (expected cannot be told from 0).
+            (neither differs significantly from 0), "no move" (expected does not differ significantly from 0).
 
     Each number has its normal interval (low, high).
     """
@@ -51,7 +51,7 @@ def improvement(
         y = b_0 + b.x + rest  on the first sample (least squares),    expected = b.(mean x1 - mean x0)
         shortfall = mean(b_0 + b.x1 - y1),    observed = mean y1 - mean y0 = expected - shortfall
 
-    Standard errors treat x as random and allow the rest's variance to depend on x (White 1980). None where the first
+    Standard errors treat x as random and allow the rest's variance to depend on x (White 1980). None if the first
     sample has fewer than two rows more than coefficients, or the second fewer than two rows.
     """
     n0, n1, k = len(x0), len(x1), x0.shape[1]

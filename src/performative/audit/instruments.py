@@ -1,22 +1,23 @@
-"""Weights on deployments that know only models deployed so far: what makes the test exact."""
+"""Weights on deployments that depend only on models deployed so far, which makes the test exact."""
 
 import numpy as np
 
-# Share of the weight on the first deployment where models settle: it is the farthest from the rest.
+# Share of the weight on the first deployment if models converge: it is the farthest from the rest.
 _FIRST = 0.5
 # Contraction guessed before there is data, with the weight of one step.
 _CONTRACTION = 0.6
-# Share of the steps' variance taken as noise before there is data: small, a path that settles hardly wanders.
+# Share of the steps' variance assumed to be noise before there is data: small, as a converging path hardly wanders.
 _WANDER = 0.05
 _TINY = 1e-300
 
 
 def settling(theta: np.ndarray, n: int) -> np.ndarray:
-    """Weights for models on their way to a limit.
+    """Weights for models that converge to a limit.
 
         a_t = theta_t - mu_t,      theta_{s+1} - theta_s = kappa (mu - theta_s)  fitted on s < t
 
-    w_t^2 is the share of the budget left that a_t^2 has in what is forecast to come. The sum of w_t^2 is 1 exactly.
+    w_t^2 is a share of the remaining budget: that of a_t^2 in the forecast of all that remains. The sum of w_t^2 is 1
+    exactly.
 
     Args:
         theta: [..., T], one parameter; returns [..., n]. The sign is that of theta_0 - mu.
@@ -47,7 +48,7 @@ def settling(theta: np.ndarray, n: int) -> np.ndarray:
 
 
 def wandering(theta: np.ndarray, n: int) -> np.ndarray:
-    """Weights for models that move about a level: a_t = theta_t - mean(theta_0 .. theta_t). As `settling` otherwise."""
+    """Weights for models that fluctuate around a level: a_t = theta_t - mean(theta_0 .. theta_t); see `settling`."""
     lead = theta.shape[:-1]
     w = np.zeros((*lead, n))
     left = np.ones(lead)
@@ -57,7 +58,7 @@ def wandering(theta: np.ndarray, n: int) -> np.ndarray:
         x = theta[..., : t + 1]
         mu = x.mean(axis=-1)
         spread, ahead = ((x - mu[..., None]) ** 2).sum(axis=-1) / t, n - 1 - t
-        # Half: early variances are too high as often as too low, and what is not spent by the end is lost.
+        # Half: early variances are too high as often as too low, and any budget not spent by the end is lost.
         w[..., t], left = _spend(theta[..., t] - mu, 0.5 * ahead * spread, left, ahead)
     return w
 

@@ -1,4 +1,4 @@
-"""Sums of one source, as they may leave it."""
+"""Summaries of one source that may leave it."""
 
 import dataclasses
 from pathlib import Path
@@ -17,29 +17,29 @@ def summarize(
     source: Any, *, map: str | Path | None = None, groups: str | None = None, trust: bool = False, least: int = 1,
     epsilon: float | None = None, delta: float | None = None, client: str | None = None,
 ) -> Summaries:  # fmt: skip
-    """Sums by client, deployment and decision: all that an audit needs, and no row. `audit_summaries` takes them.
+    """Sums by client, deployment and decision: all that an audit needs, without rows. Pass them to `audit_summaries`.
 
     Args:
         source, map, groups, trust: as for `audit_logs`
-        least: cells of fewer rows are left out and counted
-        epsilon, delta: Gaussian noise that keeps this promise to each person (one row); takes bounds of every feature,
-            [clip] of audit.toml, and leaves decisions and groups out
-        client: the name of the only client where the rows name none, so that several banks' files can be told apart
+        least: cells with fewer rows are dropped and counted
+        epsilon, delta: adds Gaussian noise for (epsilon, delta)-differential privacy of each person (one row); requires
+            bounds for every feature, [clip] of audit.toml, and omits decisions and groups
+        client: name of the only client if the rows name none, to tell several banks' files apart
     """
     check_counts(least=least)
     if (epsilon is None) != (delta is None):
-        raise ValueError("summarize: give both epsilon and delta for noise, or neither.")
+        raise ValueError("summarize: pass both epsilon and delta for noise, or neither.")
     with opening(source, map, trust) as opened:
         asks = ask(opened, groups)
         seen = asks.summaries()
-        # Which corrections will be asked for is known only where all parts have met.
+        # Which corrections are needed is known only after merging all parts.
         if seen.rule is not None:
             seen = dataclasses.replace(seen, always=asks.always())
         if seen.columns.propensity:
             seen = dataclasses.replace(seen, weighted=asks.weighted(seen.labeled.by_cell()[1]))
     if client is not None:
         if seen.clients != (ONLY_CLIENT,):
-            raise LogError(f"client = {client!r}: the rows name their clients already; leave it out.")
+            raise LogError(f"client = {client!r}: the rows already name their clients; leave it out.")
         seen = name_client(seen, client)
     if epsilon is not None and delta is not None:
         return noisy(seen, epsilon, delta, least)
@@ -47,7 +47,7 @@ def summarize(
 
 
 def name_client(seen: Summaries, client: str) -> Summaries:
-    """The same sums of the only client, under a name."""
+    """The same sums, with the only client renamed."""
     who = (client,)
 
     def own(part: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a client's log of past deployments comes down to: one row of summaries a deployment."""
+"""A client's log of past deployments: one row of summaries per deployment."""
 
 from dataclasses import dataclass
 
@@ -12,16 +12,16 @@ class ClientLog:
     """Summaries of the data that one client collected under each deployed model, in order of time.
 
     Attributes:
-        theta: [T, d] the deployed model, one row a deployment
+        theta: [T, d] the deployed model, one row per deployment
         time: [T] when it was deployed; only differences matter
         count: [T] rows collected under it
         mean: [T, q] means of the q numeric columns (features, label last if there is one)
         cov: [T, q, q] covariance of the rows within a deployment
-        sample: [T, r, q] at most r rows a deployment, padded with NaN; None where none were kept
+        sample: [T, r, q] at most r rows per deployment, padded with NaN; None if none were kept
         columns: names of the q columns, None for x0, x1, ...
         parameters: names of the d parameters, None for theta0, theta1, ...
 
-    The rows themselves are not needed but for Wasserstein distances and for losses other than the squared one.
+    The rows themselves are needed only for Wasserstein distances and for losses other than the squared loss.
     """
 
     theta: Numbers
@@ -49,12 +49,12 @@ class ClientLog:
             value = getattr(self, field)
             if value.shape != shape:
                 raise ValueError(
-                    f"ClientLog: {field} must have shape {shape}, one row a deployment; got {value.shape}."
+                    f"ClientLog: {field} must have shape {shape}, one row per deployment; got {value.shape}."
                 )
             if not np.all(np.isfinite(value)):
-                raise ValueError(f"ClientLog: {field} holds values that are not finite; drop those deployments.")
+                raise ValueError(f"ClientLog: {field} contains non-finite values; drop those deployments.")
         if not np.all(np.isfinite(self.theta)):
-            raise ValueError("ClientLog: theta holds values that are not finite; drop those deployments.")
+            raise ValueError("ClientLog: theta contains non-finite values; drop those deployments.")
         if np.any(np.diff(self.time) <= 0):
             raise ValueError(
                 "ClientLog: time must increase from deployment to deployment; sort, and merge equal times."
@@ -70,7 +70,7 @@ class ClientLog:
             names = getattr(self, field)
             names = tuple(f"{stem}{k}" for k in range(size)) if len(names) == 0 else tuple(names)
             if len(names) != size:
-                raise ValueError(f"ClientLog: {field} must hold {size} names; got {len(names)}.")
+                raise ValueError(f"ClientLog: {field} must contain {size} names; got {len(names)}.")
             object.__setattr__(self, field, names)
 
     @property
@@ -94,26 +94,26 @@ class ClientLog:
         return self.mean.T, (self.column_variances / self.count[:, None]).T
 
     def rows_kept(self) -> tuple[Numbers, Numbers]:
-        """[m, q] all rows kept, and [m] the deployment that each is from."""
+        """[m, q] all kept rows, and [m] the deployment that each is from."""
         if self.sample is None or np.all(np.isnan(self.sample)):
-            raise ValueError(f"{self.name}: this log keeps no rows; a loss other than the squared one needs sample=.")
+            raise ValueError(f"{self.name}: this log keeps no rows; losses other than the squared loss need sample=.")
         real = ~np.any(np.isnan(self.sample), axis=2)
         return self.sample[real], np.nonzero(real)[0]
 
 
 def with_covariances(log: ClientLog, label: int = -1) -> ClientLog:
-    """The log with a column cov(x_j, label) added for each feature: sees a response that leaves all means alone.
+    """Add a column cov(x_j, label) for each feature, to detect a response that leaves all means unchanged.
 
         Var(cov_jk) ~ (s_jj s_kk + s_jk^2) / (count - 1),      exact for normal rows
 
-    An example is y = (slope - sensitivity * theta) . x + noise with E x = 0. Correlations between the added columns
-    and the old ones are not needed by the tests, and are left at 0. Rows kept (`sample`) are dropped.
+    An example is y = (slope - sensitivity * theta) . x + noise with E x = 0. The tests do not need correlations between
+    the added columns and the old ones, which are left at 0. Kept rows (`sample`) are dropped.
     """
     q = log.mean.shape[1]
     label = label % q
     features = [j for j in range(q) if j != label]
     if not features:
-        raise ValueError("with_covariances needs a feature beside the label; got one column.")
+        raise ValueError("with_covariances needs a feature besides the label; got one column.")
     s = log.column_variances
     cross = log.cov[:, features, label]
     within = (s[:, features] * s[:, [label]] + cross**2) * (log.count / (log.count - 1))[:, None]

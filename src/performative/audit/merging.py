@@ -1,4 +1,4 @@
-"""Sums of several sources as sums of one, and cells of few people left out."""
+"""Merge the sums of several sources, and suppress cells with few people."""
 
 import dataclasses
 import functools
@@ -13,13 +13,13 @@ from performative.audit.schema import LogError
 from performative.audit.summaries import Summaries
 from performative.audit.weighted import Weighted, merge_weighted
 
-# Of settings, those that decide what the sums mean; the rest is about files.
+# The settings that determine what the sums mean; the rest concern files.
 _SETTINGS = ("clip", "decision", "loss", "missing_labels", "parameters", "penalty")
-_HIDDEN = 8  # the stratum of people whose decision and score are not told
+_HIDDEN = 8  # the stratum of people whose decision and score are withheld
 
 
 def merge_summaries(parts: Sequence[Summaries]) -> Summaries:
-    """The sums of all rows, exact up to rounding; refuses sums that mean different things."""
+    """Merge sums over all rows, exact up to rounding; refuses sums that are not comparable."""
     if not parts:
         raise ValueError("merge_summaries needs at least one part; got none.")
     return functools.reduce(_two, parts)
@@ -71,8 +71,8 @@ def _check_alike(a: Summaries, b: Summaries) -> None:
         at = int(np.argmax(np.abs(a.deployments.theta - b.deployments.theta).max(axis=1)))
         name, one, other = a.deployments.names[at], a.deployments.theta[at], b.deployments.theta[at]
         raise LogError(
-            f"merge: the model of {name!r} is {one.tolist()} in one file and {other.tolist()} in another. Give theta, "
-            "or scoring files of the same rows: a summary by each bank's own rows is each bank's own."
+            f"merge: the model of {name!r} is {one.tolist()} in one file and {other.tolist()} in another. Provide "
+            "theta, or scoring files with the same rows: fits on different rows give different summaries of one model."
         )
     if not np.array_equal(a.deployments.time, b.deployments.time):
         refuse("times of deployments", a.deployments.time.tolist(), b.deployments.time.tolist())
@@ -82,15 +82,14 @@ def _check_alike(a: Summaries, b: Summaries) -> None:
         if getattr(a.settings, name) != getattr(b.settings, name):
             refuse(f"{name} of audit.toml", getattr(a.settings, name), getattr(b.settings, name))
     if (a.noise > 0) != (b.noise > 0):
-        raise LogError("merge: some files have noise and some have none; add it to all or to none.")
+        raise LogError("merge: some files have noise and some do not; add it to all or to none.")
 
 
 def suppressed(seen: Summaries, least: int) -> Summaries:
-    """Without cells of fewer than `least` rows.
+    """Suppress cells with fewer than `least` rows.
 
-    A client's people under a deployment who were decided on in a way that few share keep their place among all, and
-    lose the word on how: totals are then what they were. Clients with fewer people than that under a deployment lose
-    it there. What is lost is counted.
+    Small strata of decisions within a client and deployment are merged into one without a decision, so totals do not
+    change. A client with fewer people than that under a deployment loses that deployment. What is lost is counted.
     """
     lost = [0, 0]
 
@@ -117,7 +116,7 @@ def suppressed(seen: Summaries, least: int) -> Summaries:
         return dataclasses.replace(own, **{name: getattr(own, name)[use] for name in names})
 
     labeled, unlabeled = moments(seen.labeled), moments(seen.unlabeled)
-    people = list(lost)  # of people; other cells are about the same people once more
+    people = list(lost)  # other cells count the same people again
     few = {key: n for key, n in seen.counts.items() if n < least}
     always = None if seen.always is None else (moments(seen.always[0]), moments(seen.always[1]))
     made = dataclasses.replace(
@@ -129,7 +128,7 @@ def suppressed(seen: Summaries, least: int) -> Summaries:
 
 
 def _fold(own: Moments, least: int) -> Moments:
-    """Small strata of a cell together as one without a word on decisions, with the next larger while that is small."""
+    """Merge small strata of a cell into one without decisions, adding the next larger until it is large enough."""
     cell = own.client * len(own.deployments) + own.deployment
     stratum = own.stratum.copy()
     for one in np.unique(cell):

@@ -1,4 +1,4 @@
-"""Who is missing: do rows that lack something differ from those that do not, and does that change with the model?"""
+"""Who is missing: do incomplete rows differ from complete ones, and does that change with the model?"""
 
 import dataclasses
 from typing import NamedTuple
@@ -6,20 +6,20 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-# A pattern is seen where its p-value, Bonferroni's over columns, is at most this.
+# A pattern counts as detected if its p-value, Bonferroni's over columns, is at most this.
 SEEN = 0.01
-# Decisions: rejected, accepted, not known.
+# Decisions: rejected, accepted, unknown.
 DECISIONS = 3
-# Fewest rows on either side for a cell's squared difference to be near chi2; the sum over cells needs fewer.
+# Fewest rows on either side for a cell's squared difference to be close to chi2; the mean over cells needs fewer.
 _FEW = 5
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sums:
-    """Count, mean and squares about it of each column by itself, in each cell; empty values are passed over.
+    """Count, mean and centered squares of each column separately, in each cell; empty values are skipped.
 
     Attributes:
-        client, deployment, stratum: [c] what cell it is, as in `Moments`; rows: [c] how many rows it has
+        client, deployment, stratum: [c] identify the cell, as in `Moments`; rows: [c] number of rows
         n, mean, squares: [c, w]
     """
 
@@ -39,7 +39,7 @@ class Sums:
 
 
 def no_sums(clients: tuple[str, ...], width: int) -> Sums:
-    """Of no rows."""
+    """Sums of no rows."""
     places, none = np.zeros(0, np.int64), np.zeros((0, width))
     return Sums(clients, places, places, places, np.zeros(0), none, none, none)
 
@@ -71,12 +71,12 @@ def merge_sums(a: Sums, b: Sums) -> Sums:
 
 
 class Pattern(NamedTuple):
-    """p-values [width], NaN where a column says nothing.
+    """p-values [width], NaN for columns without information.
 
     Args:
-        depends: of rows that are seen being like those that are not
-        changes: of their difference being the same in all deployments of a client, as it is where the model has no part
-        size: the most that leaving out the unseen moves a mean between deployments, in standard errors of it
+        depends: for observed and unobserved rows being alike
+        changes: for their difference being the same in all deployments of a client, as it is if the model plays no part
+        size: how far dropping the unobserved moves a mean between deployments at most, in its standard errors
     """
 
     depends: np.ndarray
@@ -84,9 +84,9 @@ class Pattern(NamedTuple):
     size: np.ndarray
 
     def first(self, which: str) -> tuple[int, float]:
-        """The column with the smallest p-value, and that value, Bonferroni's over columns; 1 where none says anything.
+        """The column with the smallest p-value, and that value after Bonferroni over columns.
 
-        Where the column is -1 there is none.
+        -1 and 1.0 if no column has information.
         """
         p = getattr(self, which)
         if np.all(np.isnan(p)):
@@ -95,13 +95,14 @@ class Pattern(NamedTuple):
 
 
 def compare(seen: np.ndarray, unseen: np.ndarray, deployments: int = 0) -> Pattern:
-    """Is being seen a matter of chance within each cell? [3, cells, width] parts of `Sums` each.
+    """Test whether rows are missing at random within each cell. seen, unseen: [3, cells, width] as in `Sums.about`.
 
         z_c = (mean seen - mean unseen) / (S_c sqrt(1/n_1 + 1/n_0)),      S_c^2 the variance of all rows of the cell
 
-    has mean 0 and variance 1 exactly where the unseen are drawn by lot. `depends` takes the mean of the differences,
-    and the sum of z^2; `changes` their differences from each client's mean over deployments, of what the mean of the
-    seen rows is off that of all rows. deployments: T where cells are client by deployment, 0 to leave `changes` out.
+    has mean 0 and variance 1 exactly if the unobserved rows are drawn at random. `depends` combines the mean of the
+    differences and the sum of z^2. `changes` takes the offset of the mean of observed rows from that of all rows, and
+    compares it with each client's average over deployments. deployments: T if cells are client by deployment, 0 to
+    omit `changes`.
     """
     n1, n0 = seen[0], unseen[0]
     n = n1 + n0

@@ -1,9 +1,9 @@
-"""Models that are files, in a registry, or known only by the scores that were logged: as linear ones.
+"""Linear summaries of models from files, from a registry, or known only through logged scores.
 
     g(score) = b . x + b_0 + rest,      theta = (b, b_0)
 
-A model that is linear in the features gives its own coefficients; of any other one a linear regression of its score on
-rows drawn from the logs, the same rows for all models. g is the logit where all scores lie strictly between 0 and 1.
+A model that is linear in the features is represented by its own coefficients; any other by a linear regression of its
+score on rows sampled from the logs, the same for all models. g is the logit if all scores lie strictly between 0 and 1.
 """
 
 import pickle
@@ -22,16 +22,16 @@ from performative.audit.scoring import INTERCEPT, Scored, ScoringFit, linear_sum
 from performative.audit.values import finite
 
 PICKLES = (".pkl", ".pickle", ".joblib", ".sav")
-# Rows that models are scored on.
+# Number of rows that models score.
 _ROWS = 2000
-# Of the largest score: a linear model agrees with its coefficients up to this.
+# A linear fit whose R^2 is within this of 1 is the model itself.
 _SAME = 1e-8
 
 
 def models_of(
     typed: Any, columns: Columns, settings: Settings, folder: Path | None, trust: bool, where: str
 ) -> Deployments:
-    """Deployments that the rows name, with the models that [models] of audit.toml tells of."""
+    """Deployments named in the rows, with the models that [models] of audit.toml specifies."""
     names, time, unit = _deployments(typed, columns, settings, where)
     if settings.logged_scores:
         theta, fits, notes = _from_scores(typed, columns, names, where)
@@ -46,7 +46,7 @@ def models_of(
 def _deployments(
     typed: Any, columns: Columns, settings: Settings, where: str
 ) -> tuple[tuple[str, ...], np.ndarray, str]:
-    """In order of time: of the calendar, of their names where these are numbers or dates, else of the alphabet."""
+    """In order of time: by the calendar, by their names if these are numbers or dates, else alphabetically."""
     name = columns.deployment
     rows = typed.filter(typed[name].notnull())
     counted = fetch(rows.group_by(name).agg(n=rows.count()))
@@ -77,18 +77,18 @@ def _drawn(typed: Any, columns: Columns, where: str) -> np.ndarray:
     found = fetch(draw(whole, row, 0, {"one": [1]}, total, total, _ROWS, names))
     x = np.column_stack([found[name].astype(np.float64) for name in names])[:_ROWS]
     if len(x) < len(names) + 2:
-        raise LogError(f"{len(x)} complete rows cannot settle {len(names) + 1} coefficients.", where)
+        raise LogError(f"{len(x)} complete rows are too few for {len(names) + 1} coefficients.", where)
     return x
 
 
 def _open(deployment: str, settings: Settings, folder: Path | None, trust: bool) -> tuple[str, Any]:
-    """The name of a model's file and the function that scores rows by it."""
+    """The path of a model's file and the function that scores rows with it."""
     if settings.registry:
         return _registered(settings.registry, deployment, trust)
     files = settings.model_files
     path = files.replace("{deployment}", deployment) if isinstance(files, str) else (files or {}).get(deployment)
     if path is None:
-        raise LogError(f"models.files names no file for deployment {deployment!r}.", "audit.toml")
+        raise LogError(f"models.files has no file for deployment {deployment!r}.", "audit.toml")
     base = (folder or Path()).resolve()
     file = (base / path).resolve()
     if not file.is_file():
@@ -96,11 +96,11 @@ def _open(deployment: str, settings: Settings, folder: Path | None, trust: bool)
     if file.suffix == ".onnx":
         return path, read_onnx(file)
     if file.suffix not in PICKLES:
-        raise LogError(f"models.files: {path!r} is no {', '.join((*PICKLES, '.onnx'))} file.", "audit.toml")
+        raise LogError(f"models.files: {path!r} is not a {', '.join((*PICKLES, '.onnx'))} file.", "audit.toml")
     if not trust:
         raise LogError(
-            f"{path!r} is a pickle, and to load one runs code that it holds. Where you know who made it, say --trust "
-            "(trust=True); else export the model as ONNX, or give theta_<name> or scores.", "audit.toml",
+            f"{path!r} is a pickle, and loading it runs the code it contains. If you know who made it, pass --trust "
+            "(trust=True); otherwise export the model as ONNX, or provide theta_<name> or scores.", "audit.toml",
         )  # fmt: skip
     return path, _scorer(path, unpickled(file))
 
@@ -111,11 +111,13 @@ def unpickled(file: Path) -> Any:
 
         return joblib.load(file)
     except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, ValueError, KeyError) as error:
-        raise LogError(f"cannot be loaded: {error}", file) from error
+        raise LogError(
+            f"cannot be loaded ({str(error) or type(error).__name__}); save the model again.", file
+        ) from error
 
 
 def _scorer(path: str, model: Any) -> Any:
-    """What a model says of rows: the chance of class 1, a score, or a number."""
+    """The function that scores rows: the probability of class 1, a decision score, or a prediction."""
     named = getattr(model, "feature_names_in_", None)
     for method in ("predict_proba", "decision_function", "predict"):
         if hasattr(model, method):
@@ -123,7 +125,7 @@ def _scorer(path: str, model: Any) -> Any:
             break
     else:
         if not hasattr(model, "coef_"):
-            raise LogError(f"{path!r} holds {type(model).__name__}, which cannot score rows.", "audit.toml")
+            raise LogError(f"{path!r} contains {type(model).__name__}, which cannot score rows.", "audit.toml")
         coef, intercept = np.ravel(model.coef_), float(np.ravel(getattr(model, "intercept_", 0.0))[0])
         return lambda x, names: x @ coef + intercept
 
@@ -134,16 +136,16 @@ def _scorer(path: str, model: Any) -> Any:
         if named is not None:
             strange = [str(name) for name in named if name not in names]
             if strange:
-                raise LogError(f"{path!r} was fitted on {strange[0]!r}, which is no feature here.", "audit.toml")
+                raise LogError(f"{path!r} was fitted on {strange[0]!r}, which is not a feature here.", "audit.toml")
             rows = pd.DataFrame(x, columns=list(names))[list(named)]
         elif getattr(model, "n_features_in_", len(names)) != len(names):
             raise LogError(
-                f"{path!r} was fitted on {model.n_features_in_} columns without names; features are {len(names)}.",
+                f"{path!r} was fitted on {model.n_features_in_} unnamed columns; there are {len(names)} features.",
                 "audit.toml",
             )
         out = np.asarray(score(rows), np.float64)
         if out.ndim == 2 and out.shape[1] > 2:
-            raise LogError(f"{path!r} has {out.shape[1]} classes; two are audited.", "audit.toml")
+            raise LogError(f"{path!r} has {out.shape[1]} classes; an audit needs two.", "audit.toml")
         return out[:, -1] if out.ndim == 2 else out
 
     return scored
@@ -153,13 +155,13 @@ def read_onnx(file: Path) -> Any:
     try:
         import onnxruntime
     except ImportError as error:
-        raise LogError("ONNX models take onnxruntime: pip install onnxruntime.", file) from error
+        raise LogError("ONNX models require onnxruntime: pip install onnxruntime.", file) from error
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     entry = session.get_inputs()[0].name
 
     def scored(x: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
         out: Any = session.run(None, {entry: x.astype(np.float32)})[-1]
-        if isinstance(out, list):  # scikit-learn's converter gives a map of class to chance for each row
+        if isinstance(out, list):  # scikit-learn's converter returns a map of class to probability for each row
             return np.array([[row[key] for key in sorted(row)][-1] for row in out], np.float64)
         return np.asarray(out, np.float64).reshape(len(x), -1)[:, -1]
 
@@ -171,16 +173,16 @@ def _registered(registry: str, deployment: str, trust: bool) -> tuple[str, Any]:
     try:
         from mlflow import pyfunc
     except ImportError as error:
-        raise LogError("models.registry takes MLflow: pip install mlflow-skinny.", "audit.toml") from error
+        raise LogError("models.registry requires MLflow: pip install mlflow-skinny.", "audit.toml") from error
     if not trust:
         raise LogError(
-            "models.registry: MLflow unpickles models, which runs code that they hold; say --trust (trust=True) where "
+            "models.registry: MLflow unpickles models, which runs the code they contain; pass --trust (trust=True) if "
             "you know who made them.", "audit.toml",
         )  # fmt: skip
     uri = f"models:/{registry}/{deployment}"
     try:
         model = pyfunc.load_model(uri)
-    except Exception as error:  # MLflow's errors have no class in common
+    except Exception as error:  # MLflow's errors have no common class
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise LogError(f"{uri}: {first}", "audit.toml") from error
     inner = getattr(model, "get_raw_model", lambda: None)()
@@ -190,11 +192,11 @@ def _registered(registry: str, deployment: str, trust: bool) -> tuple[str, Any]:
 def _from_models(
     models: list[tuple[str, Any]], x: np.ndarray, columns: Columns
 ) -> tuple[np.ndarray, list[ScoringFit], list[str]]:
-    """theta [T, k + 1] of models by their scores of the same rows."""
+    """theta [T, k + 1] of models from their scores on the same rows."""
     scores = [np.asarray(score(x, columns.features), np.float64) for _, score in models]
     for (path, _), score in zip(models, scores, strict=True):
         if score.shape != (len(x),) or not np.all(np.isfinite(score)):
-            raise LogError(f"{path!r} gives scores that are not one finite number a row.", "audit.toml")
+            raise LogError(f"{path!r} must return one finite score per row.", "audit.toml")
     logit = all(np.all((score > 0) & (score < 1)) for score in scores)
     found = []
     for (path, _), score in zip(models, scores, strict=True):
@@ -204,7 +206,7 @@ def _from_models(
         found.append(linear_summary(path, made, logit, columns.features))
     link = "logit of the score" if logit else "score"
     notes = [f"Models are summarized by a linear regression of the {link} on {len(columns.features)} features."]
-    # Summaries that are exact are the models themselves, and need no word.
+    # Exact summaries are the models themselves and need no note.
     notes = [] if all(fit.r_squared > 1 - _SAME for _, fit, _ in found) else notes
     return (
         np.stack([theta for theta, _, _ in found]),
@@ -216,7 +218,7 @@ def _from_models(
 def _from_scores(
     typed: Any, columns: Columns, names: tuple[str, ...], where: str
 ) -> tuple[np.ndarray, list[ScoringFit], list[str]]:
-    """theta [T, k + 1] by regressions of logged scores, on the rows of each deployment, computed by the engine."""
+    """theta [T, k + 1] from regressions of logged scores on the rows of each deployment, computed by the engine."""
     if columns.score is None:
         raise LogError("[models] scores = true needs a column of scores: [columns] score = ...", where)
     k = len(columns.features)
@@ -239,15 +241,17 @@ def _from_scores(
         i = at.get(name)
         if i is None or count[i] < k + 2:
             rows_there = 0 if i is None else int(count[i])
-            raise LogError(f"deployment {name!r}: {rows_there} scored rows cannot settle {k + 1} coefficients.", where)
-        # `linear_summary` takes the score and its logit behind the features; here the one that counts stands for both.
+            raise LogError(
+                f"deployment {name!r}: {rows_there} scored rows are too few for {k + 1} coefficients.", where
+            )
+        # `linear_summary` expects the score and its logit after the features; here the target serves as both.
         both = [*range(k), k, k]
         made_of = Scored(int(count[i]), mean[i][both], cov[i][np.ix_(both, both)], logit, 0)
         found.append(linear_summary(name, made_of, logit, columns.features))
     link = "logit of the logged score" if logit else "logged score"
     notes = [
-        f"Models are known by their scores alone: theta is a linear regression of the {link} on {k} features in the "
-        "rows of each deployment. Where a model is not linear, it also changes with the people who were scored."
+        f"Models are known only through their scores: theta is a linear regression of the {link} on {k} features in "
+        "the rows of each deployment. If a model is not linear, theta also changes with the people who were scored."
     ]
     return (
         np.stack([theta for theta, _, _ in found]),

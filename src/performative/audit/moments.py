@@ -1,13 +1,13 @@
-"""Counts, means and squares of cells of rows: what an engine computes, what travels, and what is merged exactly."""
+"""Counts, means and squares by cell: what an engine computes, what is sent, and what is merged exactly."""
 
 import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
-# Bytes that all means and covariances together may take.
+# The most bytes that all means and covariances together may take.
 MOMENT_BYTES = 1 << 27
-# A spread this small beside the mean is rounding: a few units in the last place of every row.
+# A spread this small relative to the mean is rounding: a few units in the last place of every row.
 _ROUNDING = 8 * np.finfo(np.float64).eps
 
 
@@ -18,8 +18,8 @@ class Moments:
         S_c = sum over rows z of cell c of (z - m_c)(z - m_c)'
 
     Attributes:
-        clients, deployments: names; client [c] and deployment [c] say whose rows cell c holds, and under what
-        stratum: [c] what else tells cells apart: how people were decided on, see `performative.audit.people`
+        clients, deployments: names; client [c] and deployment [c] are the indices of those of cell c
+        stratum: [c] how people were decided on, see `performative.audit.people`
         columns: names of the q columns
         count: [c]; mean: [c, q]; squares: [c, q, q]
     """
@@ -55,7 +55,7 @@ class Moments:
         )
 
     def for_clients(self, clients: Sequence[str]) -> "Moments":
-        """The same cells with clients numbered in that order, which must hold all of them."""
+        """The same cells with clients indexed in that order, which must contain all of them."""
         place = np.array([list(clients).index(name) for name in self.clients], np.int64)
         return dataclasses.replace(self, clients=tuple(clients), client=place[self.client])
 
@@ -63,12 +63,11 @@ class Moments:
 def combine(
     key: np.ndarray, count: np.ndarray, mean: np.ndarray, squares: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Cells of one key as one: the keys, and count, mean and squares of each.
+    """Merge cells with the same key: the keys, and count, mean and squares of each.
 
         n = sum n_i,   m = sum n_i m_i / n,   S = sum S_i + sum n_i (m_i - m)(m_i - m)'
 
-    Chan, Golub and LeVeque 1983, for any number of parts. Means are taken about one part's mean, so that no large
-    numbers cancel.
+    Chan, Golub and LeVeque 1983, for any number of parts. Means are taken about one part's mean to avoid cancellation.
     """
     keys, first, place = np.unique(key, return_index=True, return_inverse=True)
     if len(keys) == len(key):
@@ -85,7 +84,7 @@ def combine(
 
 
 def merge(a: Moments, b: Moments) -> Moments:
-    """The cells of two sets of rows as if they had been one set, exact up to rounding."""
+    """The cells of two sets of rows as if they were one set, exact up to rounding."""
     if a.columns != b.columns or a.deployments != b.deployments:
         raise ValueError(
             f"merge: both need the same columns and deployments; got columns {a.columns} and {b.columns}, "
@@ -109,11 +108,11 @@ def merge(a: Moments, b: Moments) -> Moments:
 def from_sums(
     count: np.ndarray, first: np.ndarray, second: np.ndarray, center: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Means [c, q] and squares [c, q, q] about them from sums of d and d d', d = z - center ([q] or [c, q]).
+    """Means [c, q] and centered squares [c, q, q] from sums of d and d d', d = z - center ([q] or [c, q]).
 
         m = center + sum d / n,      S = sum d d' - (sum d)(sum d)' / n
 
-    Spreads at the level of rounding are 0: such a column is the same number in all rows of the cell.
+    Spreads at the level of rounding are set to 0: such a column is constant in the cell.
     """
     n = np.maximum(count, 1.0)[:, None]
     shift = first / n

@@ -1,13 +1,13 @@
-"""Sums with Gaussian noise, so that a file of them keeps a promise to each person.
+"""Sums with Gaussian noise, so that a file of them is differentially private for each person.
 
-A person is one row, and lies in one cell. With u = (z - middle) / half width of the bounds, |u_j| <= 1, it adds
+A person is one row, in one cell. With u = (z - middle) / half-width of the bounds, |u_j| <= 1, it adds
 
     v = (1, u_1 .. u_q, u_1 u_1, u_1 u_2, .. u_q u_q),      |v|_2 <= D = sqrt(1 + q + q (q + 1) / 2)
 
-so that noise of standard deviation multiplier * D on all sums of all cells is the Gaussian mechanism, once, for rows
-added or removed. `performative.privacy.calibrate` gives the multiplier, `performative.privacy.discrete_gaussian` the
-noise, in whole units of a grid. Names of clients and deployments are public; decisions, groups and what was dropped
-are left out of the file.
+so noise of standard deviation multiplier * D on all sums of all cells is one application of the Gaussian mechanism
+under adding or removing a row. `performative.privacy.calibrate` computes the multiplier,
+`performative.privacy.discrete_gaussian` draws the noise, in whole units of a grid. Names of clients and deployments are
+public; decisions, groups and counts of dropped rows are left out of the file.
 """
 
 import dataclasses
@@ -21,19 +21,19 @@ from performative.audit.moments import Moments
 from performative.audit.schema import LogError
 from performative.audit.summaries import Summaries
 
-# Whole units of the grid in one standard deviation of the noise.
+# Grid units per standard deviation of the noise.
 _UNITS = 1 << 14
-# Cells whose count is not this many standard deviations of the noise say nothing of variances and are left out.
+# Cells whose count is below this many standard deviations of the noise are too noisy for variances and are dropped.
 _CLEAR = 20.0
 
 
 def bounds_of(seen: Summaries) -> tuple[np.ndarray, np.ndarray]:
-    """Middle [q] and half width [q] of every column; [clip] of audit.toml gives those of features."""
+    """Middle [q] and half-width [q] of every column; those of features come from [clip] of audit.toml."""
     without = [name for name in seen.columns.features if name not in seen.settings.clip]
     if without:
         raise LogError(
-            f"noise needs bounds of every feature; there are none of {without[0]!r}. Say {without[0]} = [lowest, "
-            "highest] under [clip]: values beyond are set to these.", "audit.toml",
+            f"noise needs bounds for every feature; there are none for {without[0]!r}. Set {without[0]} = [lowest, "
+            "highest] under [clip]: values beyond are clipped to these.", "audit.toml",
         )  # fmt: skip
     if seen.columns.label and not seen.binary:
         raise LogError("noise needs labels of 0 and 1: other labels have no bounds.", "audit.toml")
@@ -48,16 +48,16 @@ def sensitivity(columns: int) -> float:
 
 
 def noisy(seen: Summaries, epsilon: float, delta: float, least: int) -> Summaries:
-    """The sums with noise that keeps (epsilon, delta) for rows added or removed, without cells that drown in it."""
+    """Add noise for (epsilon, delta)-privacy under adding or removing a row; drop cells that are mostly noise."""
     from performative.privacy import calibrate
 
     middle, half = bounds_of(seen)
     multiplier, q = calibrate(epsilon, delta, 1), len(middle)
     numbers = 1 + q + q * (q + 1) // 2
-    # Rounding sums to the grid moves each by at most half a unit, for either of two neighbors.
+    # Rounding sums to the grid moves each by at most half a unit, for each of two neighboring data sets.
     spared = 1 - multiplier * math.sqrt(numbers) / _UNITS
     if spared <= 0.5:
-        raise LogError(f"epsilon = {epsilon:g} asks for more noise than {q} columns bear; raise it.")
+        raise LogError(f"epsilon = {epsilon:g} requires too much noise for {q} columns; raise it.")
     sigma = multiplier * sensitivity(q) / spared
     parts = [_noisy_moments(own, middle, half, sigma, least) for own in (seen.labeled, seen.unlabeled)]
     if not seen.columns.label:
@@ -105,7 +105,7 @@ def _noisy_moments(own: Moments, middle: np.ndarray, half: np.ndarray, sigma: fl
 
 
 def widened(seen: Summaries, count: np.ndarray, mean: np.ndarray, cov: np.ndarray) -> np.ndarray:
-    """Covariances [c, q, q] with what the noise adds: to each mean's error, and against a variance that it made small.
+    """Covariances [c, q, q] inflated for the noise: in each mean's error, and in case it made a variance too small.
 
     Var(mean_j) gains half_j^2 sigma^2 (1 + u_j^2) / n^2;    s_jj gains 3 half_j^2 sigma (1 + |u_j|)^2 / n
     """

@@ -1,4 +1,4 @@
-"""A correction where the model decided whose outcome is seen: labeled rows that stand for people of all models."""
+"""Corrections if the model decided whose outcome is observed: labeled rows that represent everyone."""
 
 import dataclasses
 from typing import NamedTuple
@@ -13,19 +13,19 @@ from performative.audit.moments import Moments
 from performative.audit.summaries import Summaries
 from performative.audit.weighted import Weighted
 
-# Fewest labeled rows, or effective ones where they are weighted, of a client under a deployment.
+# Fewest labeled rows (effective ones if weighted) of a client under a deployment.
 LEAST = 20
 LABEL = "label"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plan:
-    """Which rows count, and for how many.
+    """Which rows to use, and with which weights.
 
     Attributes:
-        kind: "propensity" (1 / the chance logged), "strata" (1 / chance[cell, accepted, side]), or "always": rows of
-            people whom every deployed model accepts, each for one
-        source: where the chances come from, in words
+        kind: "propensity" (1 / logged propensity), "strata" (1 / chance[cell, accepted, side]), or "always": people
+            whom every deployed model accepts, with weight 1
+        source: where the probabilities come from, in words
     """
 
     kind: str
@@ -35,13 +35,13 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Outcomes:
-    """What a correction gave.
+    """The result of a correction.
 
     Attributes:
-        logs: features and label of a client, count = effective rows (sum w)^2 / sum w^2; clients that can be tested
-        coverage: share of all people that they stand for, the least over clients and deployments
-        effective: the fewest and the most effective rows of a client under a deployment
-        why: why they cannot be used, "" where they can
+        logs: features and label by client, count = effective rows (sum w)^2 / sum w^2; only clients that can be tested
+        coverage: share of all people that they represent, the minimum over clients and deployments
+        effective: the smallest and largest effective sample size of a client under a deployment
+        why: why they cannot be used, "" if they can
     """
 
     logs: dict[str, ClientLog]
@@ -51,7 +51,7 @@ class Outcomes:
 
 
 class _Cells(NamedTuple):
-    """Weighted moments by cell: sum w, sum w^2, the weighted mean and the weighted squares about it."""
+    """Weighted moments by cell: sum w, sum w^2, the weighted mean and the weighted centered squares."""
 
     weight: np.ndarray
     square: np.ndarray
@@ -63,12 +63,12 @@ def correct(
     seen: Summaries, plan: Plan, kept: Draw | None, seed: int, always: tuple[Moments, Moments] | None = None,
     weighted: Weighted | None = None,
 ) -> Outcomes:  # fmt: skip
-    """Weighted moments of labeled rows (of all rows where there is no label), and the logs that they make.
+    """Weighted moments of labeled rows (of all rows if there is no label), as logs.
 
         mean = sum w z / sum w,   cov = sum w (z - mean)(z - mean)' / sum w,   w = 1 / chance        (Hajek 1971)
 
     Args:
-        kept: rows to keep in the logs, None for none; always, weighted: the sums that these plans take
+        kept: rows to keep in the logs, None for none; always, weighted: the sums that these plans need
     """
     many = len(seen.deployments.names)
     rows = _people(seen.labeled, seen.unlabeled)
@@ -98,7 +98,7 @@ def correct(
 
 
 def _people(labeled: Moments, unlabeled: Moments) -> np.ndarray:
-    """[C T] rows with a label and without."""
+    """[C T] number of rows, labeled or not."""
     return labeled.by_cell()[0] + unlabeled.by_cell()[0]
 
 
@@ -108,7 +108,7 @@ def _always(labeled: Moments) -> _Cells:
 
 
 def _strata(labeled: Moments, chance: np.ndarray) -> _Cells:
-    """All rows of a stratum stand for as many, so that its moments are enough.
+    """All rows of a stratum have the same weight, so its moments suffice.
 
     mean = sum_s w_s n_s m_s / sum_s w_s n_s,      S = sum_s w_s (S_s + n_s (m_s - mean)(m_s - mean)')
     """
@@ -137,7 +137,7 @@ def _logged(weighted: Weighted | None, seen: Summaries) -> _Cells:
 
 
 def _thinned(kept: Draw | None, plan: Plan, cells: np.ndarray, seed: int, seen: Summaries) -> np.ndarray | None:
-    """Rows that stand for everybody, each for as many: one that stands for w stays with probability w / max w."""
+    """Thin weighted rows to an unweighted sample: a row of weight w stays with probability w / max w."""
     if kept is None:
         return None
     use = kept.labeled if seen.columns.label else None
@@ -161,19 +161,20 @@ def _why(
 ) -> str:  # fmt: skip
     if not logs:
         who = "whom every deployed model accepts" if plan.kind == "always" else "with a label, weighted"
-        return f"people {who} are too few: {span[0]:.0f} (effective) rows under some deployment, {LEAST} are needed"
-    # Strata were compared with each other when the plan was made.
+        return f"people {who} are too few: {span[0]:.0f} (effective) rows under some deployment; {LEAST} are needed"
+    # Strata were already compared with each other when the plan was made.
     name, p = ("", 1.0) if plan.kind == "strata" else _balance(seen, always, weighted)
     if p <= SEEN:
-        rest = "among them" if plan.kind == "always" else "once weighted"
+        rest = "among them" if plan.kind == "always" else "after weighting"
         return f"{rest}, people with a label still differ from those without in {name} (p = {p:.1g})"
     return ""
 
 
 def _balance(seen: Summaries, always: tuple[Moments, Moments] | None, weighted: Weighted | None) -> tuple[str, float]:
-    """The feature in which the rows that count differ most from everybody that they stand for, and its p-value.
+    """The feature in which the selected rows differ most from everyone they represent, and its p-value.
 
-    Where each stands for w people, the mean of features is off that of all by sum w (w - 1)(x - mean)^2 / N^2.
+    With weights w, the variance of the weighted mean's offset from the overall mean is
+    sum w (w - 1)(x - mean)^2 / N^2.
     """
     features = seen.columns.features
     k = len(features)

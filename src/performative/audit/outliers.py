@@ -1,4 +1,4 @@
-"""Rows far out that drown a reaction: the spread that a mean is measured against is theirs."""
+"""Outliers that mask a reaction: they dominate the spread that a shift of the mean is measured against."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,9 +7,9 @@ import numpy as np
 
 from performative.audit.client_report import MARGIN, ClientReport
 
-# Rows far out make a column this many times as wide: to see the same shift then takes nine times the rows.
+# Outliers make a column this many times as wide: detecting the same shift then takes nine times the rows.
 WIDER = 3.0
-# Share of the rows on each side that lies beyond the limits where half of the rows agree and have no spread.
+# Share of the rows on each side beyond the limits, if half of the rows are equal and the robust spread is 0.
 _TAIL = 0.005
 
 
@@ -25,9 +25,9 @@ class Drowned(NamedTuple):
 
 
 def drowned(reports: Sequence[ClientReport]) -> tuple[Drowned, ...]:
-    """Columns of clients without a reaction found in which rows far out take most of the spread, the worst first.
+    """Columns of clients without a detected reaction in which outliers dominate the spread, the worst first.
 
-    low, high = median -+ 12 robust spreads (1.48 median distances), or the outer half percents where these are 0
+    low, high = median -+ 12 robust spreads (1.48 median distances), or the outer half percents if these are 0
     """
     found = []
     for one in reports:

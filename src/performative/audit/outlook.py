@@ -1,4 +1,4 @@
-"""Where retraining leads from here: the stable point, how fast, and what is lost against the optimum."""
+"""Where retraining leads from here: the stable point, how fast, and the loss relative to the optimum."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,19 +25,19 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
-    """The answer of `outlook`.
+    """The result of `outlook`.
 
     Attributes:
-        stable, optimal: [d] where retraining settles, and where the risk is least; None where there is no such point.
-            For losses other than the squared one the least that was found: a warning (`risk-falls-far-out`) says where
-            the risk falls again far away
-        stable_limits: [2, d] interval of the stable point, None for losses other than the squared one
+        stable, optimal: [d] where retraining settles, and where the risk is least; None if there is no such point.
+            For losses other than the squared loss the best point found: a warning (`risk-falls-far-out`) says if the
+            risk falls again far away
+        stable_limits: [2, d] interval of the stable point, None for losses other than the squared loss
         contraction: spectral radius of the retraining map's slope at the stable point; limits: (lower, upper)
-        contracts: whether it is below 1: retraining settles there from nearby
-        deployments: how many more until the model is within the tolerance for good; None where it never is
-        gap: |stable - optimal|; excess: performative risk at the stable point less that at the optimum
-        slopes: [N, d, d] what each client adds to the slope: their sum is the slope
-        slope_draws: [r, N, d, d] the same as the errors of the fits spread them, at the point found
+        contracts: whether it is below 1: retraining converges there from nearby
+        deployments: how many more until the model stays within the tolerance; None if it never does
+        gap: |stable - optimal|; excess: performative risk at the stable point minus that at the optimum
+        slopes: [N, d, d] each client's contribution to the slope: their sum is the slope
+        slope_draws: [r, N, d, d] draws of the same that reflect the errors of the fits, at the point found
     """
 
     stable: np.ndarray | None
@@ -56,7 +56,7 @@ class Outlook:
 
     @property
     def settles(self) -> bool | None:
-        """Whether retraining does; None where the limits of the factor hold 1."""
+        """Whether retraining settles; None if the limits of the factor contain 1."""
         low, high = self.contraction_limits
         return None if low < 1 <= high else self.contraction < 1
 
@@ -73,33 +73,33 @@ def outlook(
     seed: int = 0,
     **layout: Any,
 ) -> Outlook:
-    """What full retraining on each deployment's data would do from here, if the response stays as fitted.
+    """Predict what full retraining on each deployment's data does from here, if the response stays as fitted.
 
         theta' = Phi(theta) = argmin over x of sum_i p_i E_{Z ~ D_i(theta)} l(x; Z)
         Phi'(theta) = - H^-1 sum_i p_i d/dphi grad f_i(theta; phi),      at phi = theta = the stable point
 
     Args:
         loss: None for |theta - z|^2 / 2, columns in the order of the parameters: then Phi(theta) = sum_i p_i mean_i and
-            everything is closed form, with intervals from draws of the fit; else any loss, by `fitted_problem`
+            everything is in closed form, with intervals from draws of the fit; else any loss, by `fitted_problem`
             (`layout` is passed on: features, label, intercept, domain)
-        tolerance: settled is |theta - stable| <= tolerance |stable|
+        tolerance: settled means |theta - stable| <= tolerance |stable|
 
-    A trend is taken to stop now: with one, the stable point moves on. Sampling noise of later data is not counted: the
-    model will go on jittering about the point. Not for models that take a step instead of retraining in full.
+    A trend is assumed to stop now: if it continues, the stable point moves. Sampling noise of later data is ignored:
+    the model will keep fluctuating around the point. Not for models that take a step instead of retraining in full.
     """
     N = len(logs)
     p = np.full(N, 1 / N) if weights is None else np.asarray(weights, np.float64)
     if p.shape != (N,) or np.any(p < 0) or abs(p.sum() - 1) > 1e-6:
         raise ValueError(f"outlook: weights must be {N} numbers >= 0 that sum to one; got {p.tolist()}.")
     fits = [fit(log, drift, draws, seed + i) for i, log in enumerate(logs)]
-    # Clients may have sat out the last deployments; the model now is the latest that any of them saw.
+    # Clients may have missed the last deployments; the current model is the latest that any of them saw.
     here = max(logs, key=lambda log: log.time[-1]).theta[-1]
     if loss is not None:
         return _general(fitted_problem(logs, fits, loss, p, **layout), fits, p, here, tolerance, level)
     q, d = fits[0].B.shape
     if q != d:
         raise ValueError(
-            f"outlook: the squared loss needs one column a parameter; got {q} columns and {d} parameters. Give loss=."
+            f"outlook: the squared loss needs one column per parameter; got {q} columns and {d} parameters. Pass loss=."
         )
     B = np.stack([f.B for f in fits])
     a = np.stack([_intercept(f, f.level, f.B) for f in fits])
@@ -116,7 +116,7 @@ def outlook(
     gap = excess = np.nan
     if stable is not None and optimal is not None:
         gap = float(np.linalg.norm(stable - optimal))
-        # The variance of the rows is the same at both points and drops out.
+        # The variance of the rows is the same at both points and cancels.
         miss = [0.5 * float(p @ ((M @ theta - a) ** 2).sum(axis=-1)) for theta in (stable, optimal)]
         excess = miss[0] - miss[1]
     return Outlook(
@@ -129,7 +129,7 @@ def outlook(
 def _limits(radius: float, draws: np.ndarray, level: float) -> tuple[float, float]:
     """Limits of a spectral radius from draws [r, d, d] of its matrix.
 
-    It is biased upwards by noise, so percentiles alone lie too high: their mirror image is added.
+    It is biased upwards by noise, so percentiles alone are too high: the interval also covers their mirror image.
     """
     radii = np.abs(np.linalg.eigvals(draws)).max(axis=-1)
     low, high = np.quantile(radii, [(1 - level) / 2, (1 + level) / 2])
@@ -145,12 +145,13 @@ def _general(
         stable = np.asarray((attracting or list(points))[0].theta, np.float64)
         try:
             optimal = np.asarray(optimal_point(problem, start=here), np.float64)
-        except ValueError:  # the risk falls for ever, far from the logs: the stable point is none the worse for it
+        except ValueError:  # the risk falls without bound far from the logs; the stable point is still valid
             optimal = None
         per_shift = slopes_per_shift(problem, p, stable)
         risk = jax.jit(lambda theta: decoupled_risk(problem, jnp.asarray(p), theta, theta))
         excess = np.nan if optimal is None else float(risk(stable)) - float(risk(optimal))
-        if excess < -_ROUNDING * (1.0 + abs(float(risk(stable)))):  # a local minimum above the stable point: no optimum
+        # A local minimum with a higher risk than the stable point is not an optimum.
+        if excess < -_ROUNDING * (1.0 + abs(float(risk(stable)))):
             optimal, excess = None, np.nan
     slopes = per_shift @ np.stack([f.B for f in fits])
     draws = np.einsum("ijq,irqk->rijk", per_shift, np.stack([f.B_draws for f in fits]))
@@ -165,12 +166,12 @@ def _general(
 
 
 def slopes_per_shift(problem: Problem, p: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """[N, d, q] what a shift of a client's rows adds to the retrained model; times B_i it adds to the slope.
+    """[N, d, q] effect of a shift of a client's rows on the retrained model; times B_i, its part of the slope.
 
         J_i = -H^-1 p_i (d/ds grad f_i(theta; rows + s)) B_i,      at s = B_i theta,      H = sum_i p_i hess f_i
 
     Args:
-        problem: of `fitted_problem`.
+        problem: from `fitted_problem`.
     """
     population: Any = problem.population  # a Database with a Linear shift
     B = np.asarray(population.shift.sensitivity)
@@ -188,10 +189,10 @@ def slopes_per_shift(problem: Problem, p: np.ndarray, theta: np.ndarray) -> np.n
 
 
 def settling_time(J: np.ndarray, error: np.ndarray, within: float) -> int | None:
-    """Fewest deployments after which |J^n error| <= within for good; None where it never is."""
+    """Fewest deployments after which |J^n error| stays <= within; None if it never does."""
     if _radius(J) >= 1 or within <= 0:
         return None
-    # A slope that is not symmetric can first lead away: `growth` is the most that any power of it lengthens.
+    # An asymmetric slope can first increase the error: `growth` bounds the norm of its powers.
     growth, product = 1.0, J
     while (size := float(np.linalg.norm(product, 2))) >= 1:
         growth, product = max(growth, size), J @ product

@@ -1,4 +1,4 @@
-"""The audit as one HTML file, without scripts or with plots to play with."""
+"""The audit as one HTML file, without scripts or with interactive plots."""
 
 from html import escape
 
@@ -12,13 +12,13 @@ from performative.report.drawing import picture
 from performative.report.html import document
 from performative.report.interactive import Plots
 
-_TITLE = "What the logs say"
+_TITLE = "What the logs show"
 # No line break between a number and its sign.
 _JOINED = ((" %", "&nbsp;%"), ("&lt; 0.", "&lt;&nbsp;0."), ("p = ", "p&nbsp;=&nbsp;"), ("p &lt;", "p&nbsp;&lt;"))
 
 
 def page(report: AuditReport) -> bytes:
-    """Questions with their answers and pictures, every client, the groups, what to do, and what was assumed."""
+    """Questions with answers and figures, every client, the groups, what to do, and what was assumed."""
     body = _body(report, {name: picture(one) for name, one in pictures(report).items()})
     lead = f'<h1>{_TITLE}</h1>\n<p class="lead">{escape(_lead(report))}</p>'
     made = f"<footer>{_made(report)}; all numbers are in audit.json.</footer>"
@@ -26,7 +26,7 @@ def page(report: AuditReport) -> bytes:
 
 
 def interactive_page(report: AuditReport, title: str | None = None) -> bytes:
-    """The same with plots to play with, as `performative.report.write` writes it."""
+    """The same with interactive plots, as written by `performative.report.write`."""
     plots = Plots()
     body = _body(report, {name: plots.add([one], one.description) for name, one in pictures(report).items()})
     title = title or f"{_TITLE}: {report.logs.folder.name}"
@@ -35,7 +35,7 @@ def interactive_page(report: AuditReport, title: str | None = None) -> bytes:
 
 
 def first_page(report: AuditReport) -> str:
-    """What a notebook shows: the four sentences, the recommendation and the picture."""
+    """What a notebook shows: the four sentences, the recommendation and the figure."""
     drawn = pictures(report)
     image = picture(drawn["short"]) if "short" in drawn else ""
     return card("Audit", lines=[*report.warnings, *report.said("brief")], picture=image, lead=report.verdict)

@@ -1,15 +1,15 @@
-"""Everybody's rows as an expression: which are usable, what each says, how each person was decided on.
+"""All rows as an expression: which are usable, their values, and how each person was decided on.
 
 Columns of `People.rows`:
 
-    client, deployment      words; NULL where there is none       group       a word, NULL where none is named
-    f0, f1, ..              features as the model saw them; of usable rows all are finite
-    x0, x1, ..              the same, clipped where audit.toml says so; the same columns where it does not
-    label, propensity       numbers, NULL where empty             score       the model's, NULL where not known
-    accepted, side          1, 0 or NULL: decided; on which side of the threshold the score is
+    client, deployment      strings; NULL if missing              group       a string, NULL if missing
+    f0, f1, ..              features as the model saw them; finite in usable rows
+    x0, x1, ..              the same, clipped, for features with [clip] in audit.toml
+    label, propensity       numbers, NULL if empty                score       the model's, NULL if unknown
+    accepted, side          1, 0 or NULL: the decision; the side of the threshold on which the score lies
     known, good             client and deployment are known; all features are finite
     fit, has                known and good, and the label not infinite; there is a label
-    stratum                 3 * accepted + side, 2 where one is not known; 0 where nothing is known of decisions
+    stratum                 3 * accepted + side, 2 for an unknown one; 0 if nothing is known about decisions
 """
 
 import functools
@@ -27,12 +27,12 @@ from performative.audit.schema import Settings
 from performative.audit.values import finite, is_finite, is_infinite, truth
 
 ONLY_CLIENT = "all"
-# Kinds of decisions: rejected, accepted, not known; a stratum is one of them by one side of the threshold.
+# Kinds of decisions: rejected, accepted, unknown; a stratum is a pair of decision and side of the threshold.
 DECISIONS = 3
 
 
 class People:
-    """Rows of people, prepared. typed: role columns as `performative.audit.source.Source.typed` gives them."""
+    """Rows of people, prepared. typed: role columns as returned by `performative.audit.source.Source.typed`."""
 
     def __init__(self, typed: Any, columns: Columns, deployments: Deployments, settings: Settings):
         self.columns, self.deployments, self.settings = columns, deployments, settings
@@ -45,7 +45,7 @@ class People:
 
     @property
     def decides(self) -> str | None:
-        """Where it comes from who was accepted."""
+        """The source of decisions: "accepted", "score", "theta" or None."""
         if self.columns.accepted:
             return "accepted"
         if self.settings.decision.threshold is None:
@@ -54,7 +54,7 @@ class People:
 
     @property
     def strata(self) -> int:
-        """Kinds of decisions that a cell is cut into; 1 where nothing is known."""
+        """Number of strata of a cell; 1 if nothing is known about decisions."""
         return DECISIONS**2 if self.decides else 1
 
     @property
@@ -64,14 +64,14 @@ class People:
 
     @property
     def measured(self) -> list[str]:
-        """Names of the columns that means are taken of: features, clipped, and the label."""
+        """Names of the columns to average: features, clipped, and the label."""
         return [self._clipped(j) for j in range(self.width)] + (["label"] if self.columns.label else [])
 
     def _clipped(self, j: int) -> str:
         return f"x{j}" if self.columns.features[j] in self.settings.clip else f"f{j}"
 
     def _values(self, typed: Any) -> Any:
-        """An infinite label is told apart from one that is missing."""
+        """Select the columns by role; an infinite label is distinguished from a missing one."""
         c, null = self.columns, ibis.null("float64")
         made: dict[str, Any] = {f"f{j}": typed[name] for j, name in enumerate(c.features)}
         made["client"] = typed[c.client] if c.client else ibis.literal(ONLY_CLIENT)
@@ -90,7 +90,7 @@ class People:
         return rows.mutate(**clips) if clips else rows
 
     def _scored(self, rows: Any) -> Any:
-        """What a linear model says, where the rows do not say it themselves and decisions ask for it."""
+        """Add the linear model's score if the rows lack a score and one is needed."""
         if self.columns.score or self.models is None or not self.asks_score:
             return rows
         weights, offset = self.models
@@ -102,7 +102,7 @@ class People:
 
     @property
     def asks_score(self) -> bool:
-        """Whether some answer takes the model's score: of decisions, or of who has no label."""
+        """Whether the model's score is needed: for decisions, or for who has no label."""
         return self.settings.decision.threshold is not None or self.columns.label is not None
 
     def _judged(self, rows: Any) -> Any:
@@ -123,7 +123,7 @@ class People:
         return rows.mutate(stratum=DECISIONS * a + s)
 
     def always(self, rows: Any) -> Any:
-        """Those whom every deployed model accepts."""
+        """The people whom every deployed model accepts."""
         assert self.rule is not None
         weights, offset, threshold = self.rule
         for w, o in zip(weights, offset, strict=True):

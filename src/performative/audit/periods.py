@@ -1,4 +1,4 @@
-"""Dates as deployments: a period of the calendar, or between dates that are listed, is one deployment."""
+"""Dates as deployments: each calendar period, or period between listed dates, is one deployment."""
 
 import bisect
 import dataclasses
@@ -11,17 +11,17 @@ import ibis
 from performative.audit.queries import fetch
 from performative.audit.schema import LogError
 
-# More periods than this are a sign that the dates are not what they seem.
+# More periods than this suggest that the values are not dates.
 _MOST = 5000
 _UNIX = datetime.date(1970, 1, 1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Periods:
-    """Starts of the periods, ISO dates in order; a row belongs to the last start that is not after it.
+    """Starts of the periods, sorted ISO dates; a row belongs to the last start that is not after it.
 
     Attributes:
-        column: of the time; names: of the deployments, one a start; rows before the first start belong to none
+        column: the time column; names: of the deployments, one per start; rows before the first start belong to none
     """
 
     column: str
@@ -39,7 +39,7 @@ class Periods:
     def of(self, raw: Any) -> Any:
         """The deployment of each row as an expression."""
         time = raw[self.column]
-        # From the last start on: the first that is not after the row is its own.
+        # From the last start backwards: the first that is not after the row is its period.
         branches = [(time >= _literal(start, time.type()), start) for start in reversed(self.starts)]
         return ibis.cases(*branches, else_=ibis.null("string"))
 
@@ -55,11 +55,11 @@ def _literal(day: str, kind: Any) -> Any:
 
 
 def find_periods(raws: Sequence[Any], column: str, every: str | None, starts: Sequence[str], where: str) -> Periods:
-    """The periods that the rows fall into: as listed, or every day, week, month, quarter or year between them."""
+    """The periods that the rows fall into: as listed, or every day, week, month, quarter or year in their range."""
     for raw in raws:
         kind = raw[column].type()
         if not (kind.is_timestamp() or kind.is_date() or kind.is_string() or kind.is_integer()):
-            raise LogError(f"must hold dates; it holds {kind}.", where, column=column)
+            raise LogError(f"must contain dates; got {kind}.", where, column=column)
     if starts:
         return Periods(column, tuple(starts))
     edges: list[datetime.date] = []
@@ -68,7 +68,7 @@ def find_periods(raws: Sequence[Any], column: str, every: str | None, starts: Se
         found = fetch(raw.agg(low=time.min().cast("string"), high=time.max().cast("string")))
         edges += [_day(str(found[end][0]), where, column) for end in ("low", "high") if found[end][0] is not None]
     if not edges:
-        raise LogError("holds no dates at all.", where, column=column)
+        raise LogError("contains no dates.", where, column=column)
     assert every is not None
     out, day = [], _floor(min(edges), every)
     while day <= max(edges):
@@ -79,7 +79,7 @@ def find_periods(raws: Sequence[Any], column: str, every: str | None, starts: Se
     return Periods(column, tuple(out))
 
 
-# Days after the start of a period that surely lie in the next one.
+# This many days after the start of a period always lie in the next one.
 _LONGEST = {"day": 1, "week": 7, "month": 31, "quarter": 92, "year": 366}
 
 
@@ -96,4 +96,4 @@ def _day(text: str, where: str, column: str) -> datetime.date:
     try:
         return datetime.date.fromisoformat(text[:10] if "-" in text[:10] else text[:8])
     except ValueError:
-        raise LogError(f"must hold ISO dates (2024-01-31); got {text!r}.", where, column=column) from None
+        raise LogError(f"must contain ISO dates (2024-01-31); got {text!r}.", where, column=column) from None

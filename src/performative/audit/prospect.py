@@ -1,4 +1,4 @@
-"""Where retraining leads, from logs as they were read: which clients, which loss, and how large a step may be."""
+"""Where retraining leads, from the logs: which clients, which loss, and how large a step may be."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,14 +18,14 @@ from performative.audit.reading import Logs
 from performative.audit.scoring import INTERCEPT
 from performative.findings import plain
 
-# Rows that a loss other than the squared one is computed on: all clients together, and at the least each.
+# Number of rows for losses other than the squared loss: over all clients, and the minimum per client.
 _ROWS, _FEWEST = 60_000, 300
-# Warnings of the solver that the report says in its own words: the optimum is a local one.
+# Warnings of the solver that the report rephrases: the optimum is local.
 _LOCAL = ("risk-falls-far-out", "lower-elsewhere")
 
 
 class Filled(NamedTuple):
-    """What follows where labels that nobody saw are taken to be `name`."""
+    """The outlook if unobserved labels are assumed to be `name`."""
 
     name: str
     contraction: float
@@ -35,21 +35,21 @@ class Filled(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Prospect:
-    """An `Outlook` with what it rests on, and the steps that it allows.
+    """An `Outlook` with its inputs, and the steps that it allows.
 
     Attributes:
-        outlook: None where it was not computed; `reasons` say why
-        clients: whose fits went into it, with their weights; left_out: client -> why not
-        drift: "none" or "linear", taken out before the level of today is read off
-        here: [d] the model deployed last
+        outlook: None if it was not computed; `reasons` say why
+        clients: the clients used, with their weights; left_out: client -> why it was excluded
+        drift: "none" or "linear", removed before the current level is estimated
+        here: [d] the last deployed model
         J: [d, d] slope of retraining at the stable point
-        hessian: [d, d] curvature of the risk that training sees, at the stable point; performative_hessian: of the
-            performative risk at the optimum
-        optimal_is_local: whether the fitted risk falls again far away, so that the optimum is a local one
-        risk: performative risk at the optimum, of which `outlook.excess` is the cost of settling at the stable point
-        damping: share of the way to the retrained model that shrinks every part of the error; None where no share does
-        fillings: where labels of some people are not known: what was taken for them, and what follows from each; the
-            limits of the contraction factor then span them all
+        hessian: [d, d] curvature of the risk that training minimizes, at the stable point; performative_hessian: of
+            the performative risk at the optimum
+        optimal_is_local: whether the fitted risk falls again far away, so the optimum is local
+        risk: performative risk at the optimum; `outlook.excess` is the extra cost of the stable point
+        damping: fraction of the way to the retrained model that shrinks every error mode; None if no fraction does
+        fillings: if labels of some people are unknown: what was assumed about them, and the outlook under each
+            assumption; the limits of the contraction factor then span them all
         rate: the same for plain gradient steps; damped, stepped: the factor by which each then multiplies the error
     """
 
@@ -101,12 +101,12 @@ def look_ahead(
     logs: Logs, reports: Sequence[ClientReport], pooled: Pooled | None, drift: str, tolerance: float, level: float,
     seed: int,
 ) -> Prospect:  # fmt: skip
-    """The outlook of all clients whose response can be fitted, their weights made to sum to one.
+    """The outlook over all clients whose response can be fitted, with weights normalized to sum to one.
 
-    It moves rows as they are. So it is not computed where the relation between features and label itself is seen to
-    respond to the model: for a loss of both, what moves then is not in the fit.
+    It shifts whole rows. So it is not computed if the relation between features and label itself responds to the
+    model: for a loss of both, the fit would miss that response.
 
-    Drift is taken out as a straight line unless there is none: walks and waves have no level of today to read off.
+    Drift is removed as a linear trend unless there is none: walks and waves have no well-defined current level.
     """
     drift = "none" if drift == "none" else "linear"
     if logs.fillings and logs.loss != "squared":
@@ -121,7 +121,7 @@ def look_ahead(
     for one in reports:
         log = one.log
         if logs.loss != "squared" and logs.label is None and one.outcomes is not None:
-            log = varying(one.outcomes)[0] or log  # labeled rows that stand for everybody, as `_layout` has seen to
+            log = varying(one.outcomes)[0] or log  # labeled rows that represent everyone, as `_layout` has checked
         names = log.columns or ()
         missing = [name for name in columns if name not in names]
         cannot = f"{', '.join(missing)} does not vary" if missing else _cannot_fit(log, drift)
@@ -160,9 +160,9 @@ def _filled(
     logs: Logs, reports: Sequence[ClientReport], pooled: Pooled | None, drift: str, tolerance: float, level: float,
     seed: int,
 ) -> Prospect:  # fmt: skip
-    """The outlook where labels of some people are not known: under the assumption that is stated, and at the ends.
+    """The outlook if labels of some people are unknown: under the stated assumption, and at both extremes.
 
-    Whether retraining settles is said only where it does so, or does not, for all of them.
+    A verdict on whether retraining settles is given only if it is the same for all of them.
     """
     found: list[Prospect] = []
     for filled in logs.fillings.values():
@@ -181,22 +181,22 @@ def _filled(
         if one.outlook is not None
     )  # fmt: skip
     limits = (min(one.limits[0] for one in told), max(one.limits[1] for one in told))
-    if len(told) < len(found) or len(found) == 1:  # where an end has no outlook, nothing bounds the factor
+    if len(told) < len(found) or len(found) == 1:  # if an extreme has no outlook, nothing bounds the factor
         limits = (0.0, np.inf)
     return replace(first, outlook=replace(first.outlook, contraction_limits=limits), fillings=told)
 
 
 def _changed_relation(reports: Sequence[ClientReport], pooled: Pooled | None, level: float) -> str:
-    """Where a covariance of a feature with the label responds to the model; "" where none is seen to."""
+    """Says where a covariance of a feature with the label responds to the model; "" if none does."""
     tests = [(f"at {one.name}", one.effect, one.tested) for one in reports if one.reacts]
     if pooled is not None:
-        tests.append(("on the whole", pooled.effect, pooled.tested))
+        tests.append(("over all clients", pooled.effect, pooled.tested))
     for where, effect, names in tests:
         relations = [j for j, name in enumerate(names) if name.startswith("cov(")]
         p = effect.by_column[relations]
         if len(p) and p.min() <= level:
             return (
-                f"{where}, {names[relations[int(p.argmin())]]} responds to the model: not only do the features "
+                f"{where}, {names[relations[int(p.argmin())]]} responds to the model: the features do not just "
                 "shift, their relation to the label changes too. An outlook that only shifts features would be wrong."
             )
     return ""
@@ -207,7 +207,7 @@ def largest_step(field: np.ndarray) -> tuple[float | None, float]:
 
         |1 - eta g| < 1  iff  eta < 2 Re(g) / |g|^2;      eta = min over eigenvalues g of Re(g) / |g|^2
 
-    Half of the largest step that settles. (None, NaN) where some Re(g) <= 0: no step, however small, settles.
+    Half of the largest step that converges. (None, NaN) if some Re(g) <= 0: no step, however small, converges.
     """
     g = np.linalg.eigvals(field)
     if np.any(g.real <= 0):
@@ -258,7 +258,7 @@ def _loss(logs: Logs) -> Any:
 
 
 def _layout(logs: Logs, reports: Sequence[ClientReport]) -> tuple[tuple[str, ...], dict[str, Any], str]:
-    """Columns that the loss takes, how they are laid out in theta, and why that cannot be said."""
+    """Columns that the loss needs, their layout in theta, and why these are unknown."""
     parameters = logs.deployments.parameters
     at = {i: name for name, i in logs.parameters.items()}
     if logs.loss == "squared":
@@ -273,18 +273,18 @@ def _layout(logs: Logs, reports: Sequence[ClientReport]) -> tuple[tuple[str, ...
             )
         return tuple(at[i] for i in range(len(parameters))), {}, ""
     if logs.label is None and not (logs.outcomes and logs.selection and logs.selection.coverage >= 1):
-        return (), {}, f"the {logs.loss} loss needs labels of everybody, and these logs have none that can be used."
+        return (), {}, f"the {logs.loss} loss needs labels of everyone, and these logs have no usable ones."
     free = [i for i in range(len(parameters)) if i not in at]
     intercept = next((i for i in free if parameters[i] == INTERCEPT), None)
     strange = [parameters[i] for i in free if i != intercept]
     if strange:
-        return (), {}, f"it is not known which feature {_few(strange)} weighs. {_TELL}"
+        return (), {}, f"it is unknown which feature {_few(strange)} belongs to. {_TELL}"
     features = tuple(at[i] for i in sorted(at))
     layout = {"features": tuple(range(len(features))), "label": len(features), "intercept": intercept}
     return (*features, LABEL), layout, ""
 
 
-_TELL = "Say so under [model] parameters in audit.toml."
+_TELL = "Specify it under [model] parameters in audit.toml."
 
 
 def _few(names: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
-"""What is asked of an engine: sums about a center, by group of rows, and a draw of rows by a hash of where they stand.
+"""Queries to an engine: centered sums by group of rows, and a sample of rows by a hash of their position.
 
-Everything here is one expression of Ibis, so that the same plan runs in DuckDB, SQLite, Postgres and Spark, and
-compiles for Snowflake and BigQuery. Only sums and bounded draws leave the engine.
+Everything here is a single Ibis expression, so the same plan runs in DuckDB, SQLite, Postgres and Spark, and compiles
+for Snowflake and BigQuery. Only sums and bounded samples leave the engine.
 """
 
 import hashlib
@@ -14,18 +14,18 @@ import numpy as np
 
 from performative.audit.moments import from_sums
 
-# Sums of squares about a center that is this many variances from a cell's mean lose as many digits as this has.
+# If a center's squared distance from a cell's mean is this many variances, sums of squares lose as many digits.
 _FAR = 1e3
-# The prime below 2^31, so that products of two residues fit into 64 bits on every engine.
+# The largest prime below 2^31, so products of two residues fit into 64 bits on every engine.
 PRIME = 2147483647
-# Rows that a draw may bring beyond what was asked for: six standard deviations of a binomial count.
+# Extra rows that a draw may return: six standard deviations of a binomial count.
 _SPARE = 6.0
-# A draw by one limit for all cells is quicker than one by cell, while it brings no more than so many times the rows.
+# One limit for all cells is faster than one per cell, as long as it returns at most this many times the rows.
 _WASTE = 4
 
 
 def arrow(table: Any) -> Any:
-    """An answer as an Arrow table."""
+    """The result of a query as an Arrow table."""
     with warnings.catch_warnings():
         # Ibis asks pandas for an option that pandas is about to drop.
         warnings.filterwarnings("ignore", message=".*future.infer_string.*")
@@ -33,7 +33,7 @@ def arrow(table: Any) -> Any:
 
 
 def fetch(table: Any) -> dict[str, np.ndarray]:
-    """A small answer as columns; text as objects with None, numbers in double precision with NaN where empty."""
+    """A small result as columns; text as objects with None, numbers in double precision with NaN if empty."""
     import pyarrow as pa
 
     answer = arrow(table)
@@ -52,7 +52,7 @@ def fetch(table: Any) -> dict[str, np.ndarray]:
 
 
 def sums(rows: Any, keys: Sequence[str], columns: Sequence[str], center: np.ndarray) -> Any:
-    """Keys, n, s_j = sum d_j and s_j_k = sum d_j d_k by cell, with d = z - center. Empty values count nowhere."""
+    """Keys, n, s_j = sum d_j and s_j_k = sum d_j d_k by cell, with d = z - center. Empty values are skipped."""
     keyed = {key: rows[key] for key in keys}
     d = rows.select(**keyed, **{f"d{j}": rows[name] - float(center[j]) for j, name in enumerate(columns)})
     return _grouped(d, keys, _products(d, len(columns)))
@@ -61,7 +61,7 @@ def sums(rows: Any, keys: Sequence[str], columns: Sequence[str], center: np.ndar
 def sums_by_cell(
     rows: Any, keys: Sequence[str], columns: Sequence[str], cells: dict[str, Any], center: np.ndarray
 ) -> Any:
-    """The same about a center of each cell's own; cells holds the values of its keys, center [cells, q] its means."""
+    """The same with a center per cell; cells contains the values of its keys, center [cells, q] its means."""
     own = {f"m{j}": center[:, j] for j in range(len(columns))}
     met = rows.join(small_table({**cells, **own}, engine_of(rows)), list(cells))
     keyed = {key: met[key] for key in keys}
@@ -82,7 +82,7 @@ def _grouped(rows: Any, keys: Sequence[str], asked: dict[str, Any]) -> Any:
 
 
 def engine_of(table: Any) -> Any:
-    """The engine that a table lives in; None for one that lives in none and can only be compiled."""
+    """The engine of a table; None for an unbound table, which can only be compiled."""
     try:
         return table.get_backend()
     except ibis.IbisError:
@@ -95,7 +95,7 @@ def engine_name(table: Any) -> str:
 
 
 def flat(table: Any) -> Any:
-    """The same table as text of SQL: what is asked of it later is compiled without compiling it anew."""
+    """The same table as SQL text, so later queries do not compile it again."""
     engine = engine_of(table)
     if engine is None or engine.name == "pyspark":
         return table
@@ -107,7 +107,7 @@ def flat(table: Any) -> Any:
 
 
 def small_table(columns: dict[str, Any], engine: Any) -> Any:
-    """A few numbers and words, sent to the engine as a table that goes with the connection."""
+    """A few numbers and strings, sent to the engine as a temporary table."""
     import pyarrow as pa
 
     made = ibis.memtable(pa.table({name: pa.array(list(values)) for name, values in columns.items()}))
@@ -117,7 +117,7 @@ def small_table(columns: dict[str, Any], engine: Any) -> Any:
 
 
 def moment_arrays(answer: dict[str, np.ndarray], width: int, center: np.ndarray) -> tuple[np.ndarray, ...]:
-    """count [c], mean [c, q], squares [c, q, q] of an answer of `sums`."""
+    """count [c], mean [c, q], squares [c, q, q] from a result of `sums`."""
     count = answer["n"].astype(np.float64)
     first = np.stack([np.nan_to_num(answer[f"s{j}"]) for j in range(width)], axis=1).reshape(len(count), width)
     second = np.zeros((len(count), width, width))
@@ -128,7 +128,7 @@ def moment_arrays(answer: dict[str, np.ndarray], width: int, center: np.ndarray)
 
 
 def cancels(count: np.ndarray, mean: np.ndarray, squares: np.ndarray, center: np.ndarray) -> bool:
-    """Whether the center was so far from some cell's mean that its variance lost digits."""
+    """Whether the center was so far from some cell's mean that the variance lost digits."""
     variance = np.diagonal(squares, axis1=1, axis2=2) / np.maximum(count, 1)[:, None]
     return bool(np.any((mean - center) ** 2 > _FAR * variance))
 
@@ -136,10 +136,10 @@ def cancels(count: np.ndarray, mean: np.ndarray, squares: np.ndarray, center: np
 def cross_moments(
     rows: Any, keys: Sequence[str], columns: Sequence[str], center: np.ndarray, cell: Sequence[str] = ()
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
-    """Values of the keys, and count, mean and squares of each group: about one center, and again where that cancels.
+    """Values of the keys, and count, mean and squares of each group: about one center, and again if that cancels.
 
     Args:
-        cell: the keys (a part of `keys`, never empty) that cells with centers of their own are told apart by
+        cell: the keys (a non-empty subset of `keys`) that define cells with their own centers
     """
     answer = fetch(sums(rows, keys, columns, center))
     count, mean, squares = moment_arrays(answer, len(columns), center)
@@ -159,7 +159,7 @@ def cross_moments(
 def _centers(
     cells: dict[str, np.ndarray], count: np.ndarray, mean: np.ndarray
 ) -> tuple[dict[str, list[Any]], np.ndarray]:
-    """The mean of each cell, of groups that share its keys."""
+    """The mean of each cell, over groups that share its keys."""
     together: dict[Any, list[int]] = {}
     for i, values in enumerate(zip(*cells.values(), strict=True)):
         together.setdefault(tuple(values), []).append(i)
@@ -168,12 +168,12 @@ def _centers(
 
 
 def with_hash(rows: Any, row: str | None, seed: int) -> Any:
-    """The rows with a column `hash` in 0 .. PRIME - 1, of where a row stands and never of its values.
+    """The rows with a column `hash` in 0 .. PRIME - 1, a function of a row's position and never of its values.
 
         x = (a (row mod p) + b) mod p,    hash = x^5 mod p,    p = 2^31 - 1
 
-    x -> x^5 is one to one, because 5 has no part in p - 1. a and b come from the seed. Where rows have no number the
-    hash is drawn by the engine, and another draw brings other rows.
+    x -> x^5 is one-to-one, because 5 does not divide p - 1. a and b come from the seed. If rows have no number, the
+    engine draws the hash at random, and another draw returns other rows.
     """
     if row is None:
         return rows.mutate(hash=(ibis.random() * PRIME).floor().cast("int64"))
@@ -191,12 +191,12 @@ def draw(
     rows: Any, row: str | None, seed: int, cells: dict[str, Sequence[Any]], count: np.ndarray, among: np.ndarray,
     size: int, columns: Sequence[str], condition: str | None = None,
 ) -> Any:  # fmt: skip
-    """At least those of the `size` rows with the smallest hashes that each cell has, and not many more.
+    """The `size` rows with the smallest hashes of each cell, and a few more.
 
     Args:
         cells: values of the keys of cells; count: [cells] rows of each; among: [cells] how many rows the `size` rows
-            are drawn from, of which the cell's may be a part; columns: what to bring, beside keys and hash
-        condition: a column that says which rows are drawn from
+            are drawn from, of which the cell may be a part; columns: what to return, besides keys and hash
+        condition: a boolean column that marks the rows to draw from
     """
     share = np.minimum(1.0, (size + _SPARE * np.sqrt(size) + 10) / np.maximum(among, 1))
     limit = np.ceil(share * PRIME).astype(np.int64)
@@ -212,7 +212,7 @@ def draw(
 
 
 def smallest(cell: np.ndarray, order: Sequence[np.ndarray], size: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Each cell and the places of its `size` first rows by `order` (the last key counts most)."""
+    """Each cell and the indices of its first `size` rows by `order` (the last key is the primary one)."""
     by = np.lexsort((*order, cell))
     cells, starts = np.unique(cell[by], return_index=True)
     for one, start, end in zip(cells, starts, [*starts[1:], len(by)], strict=True):

@@ -1,4 +1,4 @@
-"""Acceptance, true positives and true negatives by group, and outcomes that nobody saw."""
+"""Acceptance, true positives and true negatives by group, and unobserved outcomes."""
 
 import dataclasses
 import math
@@ -13,7 +13,7 @@ from performative.findings import Finding, Plain
 
 @dataclasses.dataclass(frozen=True)
 class Rate(Plain):
-    """hits of trials, with Wilson's interval; NaN where there were no trials.
+    """hits out of trials, with Wilson's interval; NaN if there were no trials.
 
     (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)                                      (Wilson 1927)
     """
@@ -26,7 +26,7 @@ class Rate(Plain):
 
 
 def wilson(hits: int, trials: int, level: float = 0.95) -> Rate:
-    """A share with its interval."""
+    """A proportion with its interval."""
     if not 0 <= hits <= trials:
         raise ValueError(f"wilson: hits must lie in 0..trials; got {hits} of {trials}.")
     if not trials:
@@ -42,8 +42,8 @@ def wilson(hits: int, trials: int, level: float = 0.95) -> Rate:
 class Censoring(Plain):
     """How often the label is missing among the accepted and among the rejected.
 
-    `censored` where it is missing more often among the rejected by more than three standard errors, or where no
-    rejected person has one while some accepted do. Then TPR and TNR cannot be known from the rows with labels.
+    `censored` if it is missing more often among the rejected by more than three standard errors, or if no rejected
+    person has one while some accepted do. Then TPR and TNR are not identified from the labeled rows.
     """
 
     accepted: Rate
@@ -52,7 +52,7 @@ class Censoring(Plain):
 
     @property
     def findings(self) -> list[Finding]:
-        """That outcomes are censored, where they are."""
+        """The finding that outcomes are censored, if they are."""
         facts = {"accepted": self.accepted.value, "rejected": self.rejected.value}
         return [Finding("loud.censored", "warning", facts)] if self.censored else []
 
@@ -76,9 +76,9 @@ def detect_censoring(counts: np.ndarray, level: float = 0.95) -> Censoring:
 class GroupRates(Plain):
     """One group under one model.
 
-    tpr = P(accepted | qualified), tnr = P(rejected | not qualified), among people with a label; None where outcomes are
-    censored. tpr_bounds, tnr_bounds: the least and the most they can be over all ways to fill in the missing
-    labels (Manski 1989), without sampling error. precision = P(qualified | accepted), among the labeled.
+    tpr = P(accepted | qualified), tnr = P(rejected | not qualified), among people with a label; None if outcomes are
+    censored. tpr_bounds, tnr_bounds: the smallest and largest values over all ways to fill in the missing labels
+    (Manski 1989), without sampling error. precision = P(qualified | accepted), among the labeled.
     """
 
     group: str
@@ -93,7 +93,7 @@ class GroupRates(Plain):
 
 
 def group_rates(group: str, counts: np.ndarray, censored: bool = False, level: float = 0.95) -> GroupRates:
-    """From counts [3, 3] (accepted by outcome; see `GroupLog`). Unknown decisions count nowhere but in `count`."""
+    """From counts [3, 3] (accepted by outcome; see `GroupLog`). Unknown decisions enter only `count`."""
     (r0, r1, r_), (a0, a1, a_) = (
         (int(row[NOT_QUALIFIED]), int(row[QUALIFIED]), int(row[UNKNOWN])) for row in counts[:2]
     )
@@ -116,12 +116,12 @@ def _share(one: int, other: int) -> float:
 
 
 def count_people(accepted: np.ndarray, qualified: np.ndarray, group: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
-    """Names of the groups, sorted, and counts [G, 3, 3] of arrays [n] of 0, 1 or NaN (not known)."""
+    """Names of the groups, sorted, and counts [G, 3, 3] of arrays [n] of 0, 1 or NaN (unknown)."""
     for name, values in (("accepted", accepted), ("qualified", qualified)):
         known = values[~np.isnan(values)]
         if not np.all((known == 0) | (known == 1)):
             odd = known[(known != 0) & (known != 1)][0]
-            raise ValueError(f"{name} must hold 0, 1 or NaN; got {odd:g}.")
+            raise ValueError(f"{name} must contain 0, 1 or NaN; got {odd:g}.")
         if values.shape != group.shape:
             raise ValueError(f"{name} needs one entry for each of the {len(group)} people; got shape {values.shape}.")
     names, code = np.unique(group.astype(str), return_inverse=True)
@@ -134,5 +134,5 @@ def count_people(accepted: np.ndarray, qualified: np.ndarray, group: np.ndarray)
 def rates_by_group(
     names: tuple[str, ...], counts: np.ndarray, censored: bool = False, level: float = 0.95
 ) -> tuple[GroupRates, ...]:
-    """One entry a group."""
+    """One entry per group."""
     return tuple(group_rates(name, table, censored, level) for name, table in zip(names, counts, strict=True))

@@ -1,4 +1,4 @@
-"""What was dropped or is not known, in sentences."""
+"""What was dropped or is unknown, in sentences."""
 
 from performative._base.checks import nearest
 from performative.audit.deployments import Deployments
@@ -9,7 +9,7 @@ from performative.audit.summaries import Summaries
 
 
 def dropped_notes(seen: Summaries) -> list[str]:
-    """Rows that count nowhere, by reason."""
+    """Dropped rows, by reason."""
     notes = []
     for reason, count in seen.dropped.items():
         if not count:
@@ -26,12 +26,12 @@ def dropped_notes(seen: Summaries) -> list[str]:
         notes.append(line)
     cells, rows = seen.suppressed
     if cells:
-        notes.append(f"SUPPRESSED {cells} cells of too few people, {rows} rows or more.")
+        notes.append(f"SUPPRESSED {cells} cells with too few people, {rows} rows or more.")
     if seen.promise is not None:
         epsilon, delta = seen.promise
         notes.append(
-            f"Noise keeps ({epsilon:g}, {delta:g})-differential privacy for rows added or removed in each file. It "
-            "counts in the errors of all means; relations between features and label are not tested."
+            f"Noise gives each file ({epsilon:g}, {delta:g})-differential privacy under adding or removing a row. The "
+            "standard errors of all means include it; relations between features and label are not tested."
         )
     return notes
 
@@ -43,7 +43,7 @@ def listed(names: list[str]) -> str:
 
 
 def model_notes(features: tuple[str, ...], deployments: Deployments, place: dict[str, int]) -> list[str]:
-    """Parameters without a feature, and features without one."""
+    """Parameters without a feature, and features without a parameter."""
     used = set(place.values())
     alone = [p for i, p in enumerate(deployments.parameters) if i not in used and p != INTERCEPT]
     notes = []
@@ -53,21 +53,21 @@ def model_notes(features: tuple[str, ...], deployments: Deployments, place: dict
         )
     without = [f for f in features if f not in place]
     if place and without:
-        notes.append(f"Features without a parameter, so the model does not weigh them: {', '.join(without)}.")
+        notes.append(f"Features without a parameter, so the model does not use them: {', '.join(without)}.")
     return notes
 
 
 def group_notes(seen: Summaries, columns: Columns, censoring: Censoring) -> list[str]:
-    """What is not known of decisions and groups."""
+    """What is unknown about decisions and groups."""
     notes = []
     if seen.no_group:
-        notes.append(f"{seen.no_group} rows name no group and are left out of the rates by group.")
+        notes.append(f"{seen.no_group} rows have no group and are excluded from the rates by group.")
     if seen.undecided and seen.decides:
         notes.append(f"{seen.undecided} rows do not say whether the person was accepted.")
     if seen.decides is None:
-        notes.append("Nothing says who was accepted: give `accepted`, or [decision] threshold with `score` or theta.")
+        notes.append("Nothing says who was accepted: log `accepted`, or [decision] threshold with `score` or theta.")
     if columns.label and seen.odd:
-        notes.append("Labels are not 0 and 1, so nobody is called qualified: there are no TPR and TNR.")
+        notes.append("Labels are not 0 and 1, so nobody counts as qualified: there are no TPR and TNR.")
     if censoring.censored and columns.label and not seen.odd:
         notes.append(f"WARNING: {censoring.sentence()}")
     return notes

@@ -1,4 +1,4 @@
-"""From logs, wherever they are, to what the statistics need; `performative.audit.schema` says what they hold."""
+"""Read logs from any source into the form the statistics need; `performative.audit.schema` describes the format."""
 
 import contextlib
 import dataclasses
@@ -34,23 +34,23 @@ SAMPLE = 1000
 
 @dataclasses.dataclass(frozen=True)
 class Logs:
-    """What a folder says.
+    """The contents of a folder of logs.
 
     Attributes:
-        clients: a `ClientLog` each; the label, where it is used, is the last column, called "label"
+        clients: one `ClientLog` per client; the label, if used, is the last column, named "label"
         weights: p_i, which sum to one
-        label: the label's name in the files, None where it is not in the client logs
+        label: the label's name in the files, None if it is not in the client logs
         binary: whether all labels are 0 and 1
         parameters: feature -> entry of theta that is its weight
-        groups: counts and samples by protected group; None where nothing is known of decisions or groups
-        decides: where it comes from who was accepted: "accepted", "score", "theta" or None
-        rule: weights [T, k], offsets [T] and threshold of the linear models, None where they are not known
-        selection: how labels are missing and what was done about it, None where none are
-        outcomes: where labels are missing: a log with the label for each client whose label can be tested all the same
-        fillings: where labels cannot be used as they are: name of an assumption -> logs with a label for everybody,
-            which the outlook is computed from; the first is an estimate, the others are ends of what labels can be
-        noise: standard deviation of the noise in scaled sums, 0 where there is none; covariances are then not tested
-        blocked: why nothing can be said of these rows at all, "" where something can
+        groups: counts and samples by protected group; None if nothing is known about decisions or groups
+        decides: the source of decisions: "accepted", "score", "theta" or None
+        rule: weights [T, k], offsets [T] and threshold of the linear models, None if unknown
+        selection: how labels are missing and what was done about it, None if none are
+        outcomes: if labels are missing: a log with the label for each client whose label can still be tested
+        fillings: if labels cannot be used as they are: name of an assumption -> logs with a label for everyone, from
+            which the outlook is computed; the first is an estimate, the others are the extremes
+        noise: standard deviation of the noise in scaled sums, 0 for none; with noise, covariances are not tested
+        blocked: why these rows allow no conclusion at all, "" if they do
         dropped: rows by reason; a row with two faults counts under both
         notes: what was dropped or assumed, in sentences
     """
@@ -110,15 +110,15 @@ class Logs:
 def read_logs(
     source: Any, *, map: Any = None, groups: str | None = None, sample: int = SAMPLE, seed: int = 0, trust: bool = False
 ) -> Logs:
-    """Ask the engine that holds the rows for sums, and for a few rows; memory does not grow with their number.
+    """Query the engine that holds the rows for sums and a few rows; memory does not grow with the number of rows.
 
     Args:
         source: a folder, a file, a database (its URL), an Ibis table, or what `open_source` returned
-        map: audit.toml where it does not lie beside the data
-        groups: column of the protected group (default: the one called "group", where there is one)
-        sample: rows kept for each client and deployment (fewer where there are very many of these)
-        seed: which rows are kept
-        trust: whether models may be unpickled, which runs code that their files hold
+        map: path of audit.toml if it is not next to the data
+        groups: column of the protected group (default: the one named "group", if there is one)
+        sample: rows kept per client and deployment (fewer if there are very many of these)
+        seed: determines which rows are kept
+        trust: whether models may be unpickled, which runs the code in their files
     """
     check_counts(sample=sample)
     with opening(source, map, trust) as opened:
@@ -131,7 +131,7 @@ def read_logs(
 
 @contextlib.contextmanager
 def opening(source: Any, map: Any, trust: bool) -> Iterator[Source]:
-    """The source; where it was not opened before, it is closed behind."""
+    """Open the source if needed, and close it afterwards if it was opened here."""
     if isinstance(source, Source):
         yield source
         return
@@ -144,7 +144,7 @@ def opening(source: Any, map: Any, trust: bool) -> Iterator[Source]:
 
 
 def ask(opened: Source, groups: str | None = None) -> Collector:
-    """The rows of a source, prepared and checked, ready for questions."""
+    """The rows of a source, prepared and checked, ready for queries."""
     people = opened.people(groups)
     settings, columns = people.settings, people.columns
     if columns.label is None and settings.loss in ("logistic", "ridge"):
@@ -166,7 +166,7 @@ def _nothing_usable(name: str, seen: Summaries) -> LogError:
 
 
 def logs_of(seen: Summaries, name: str, asks: Collector | None = None, sample: int = SAMPLE, seed: int = 0) -> Logs:
-    """Logs from sums. asks: for rows to keep, and for sums that only some corrections take; None for sums alone."""
+    """Logs from sums. asks: queries for rows to keep and for sums that some corrections need; None for sums only."""
     notes = [*seen.deployments.notes, *dropped_notes(seen)]
     seen, late = without_late(seen)
     notes += [late] if late else []
@@ -194,9 +194,7 @@ def logs_of(seen: Summaries, name: str, asks: Collector | None = None, sample: i
         )  # fmt: skip
 
     if columns.passed:
-        notes.append(
-            f"Columns of the rows that are no features were passed over: {', '.join(map(repr, columns.passed))}."
-        )
+        notes.append(f"Columns of the rows that are not features were ignored: {', '.join(map(repr, columns.passed))}.")
     notes += [f"{name} was clipped to {low:g} .. {high:g}." for name, (low, high) in settings.clip.items()]
     only_labeled, labeled, selection, outcomes = choose_rows(seen, notes, again)
     features = seen.labeled.without_last() if columns.label else seen.labeled
@@ -227,9 +225,9 @@ def logs_of(seen: Summaries, name: str, asks: Collector | None = None, sample: i
     loss = settings.loss or ("squared" if columns.label is None else "logistic" if seen.binary else "ridge")
     filled = _fillings(seen, kept, selection, loss)
     if loss != "squared" and not has_label and not filled:
-        notes.append(f"The {loss} loss needs labels, which are left out: what follows from a loss cannot be computed.")
+        notes.append(f"The {loss} loss needs labels, which are left out: nothing that needs a loss is computed.")
     if settings.loss is None:
-        notes.append(f"The loss is taken to be {loss}; say [model] loss = ... in audit.toml if it is another.")
+        notes.append(f"The loss is assumed to be {loss}; set [model] loss = ... in audit.toml if it is another.")
     return Logs(
         folder=Path(name),
         deployments=deployments,
@@ -261,7 +259,7 @@ def logs_of(seen: Summaries, name: str, asks: Collector | None = None, sample: i
 def _fillings(
     seen: Summaries, kept: Draw | None, selection: Selection | None, loss: str
 ) -> dict[str, dict[str, ClientLog]]:
-    """Logs with a label for everybody, where the labels that are there stand for some people only."""
+    """Logs with a label for everyone, if the observed labels represent only some people."""
     partly = selection is not None and selection.method in ("withheld", "always accepted")
     if not partly or loss == "squared" or not seen.labeled.rows:
         return {}
@@ -272,26 +270,26 @@ def _fillings(
     }
 
 
-_NOT_ASKED = "the sums that this takes were not computed"
+_NOT_ASKED = "the sums that this needs were not computed"
 
 
 def _varying(moments: Moments, names: tuple[str, ...], notes: list[str]) -> list[int]:
-    """Columns that are not the same number in all rows, up to the rounding of a mean."""
+    """Columns that are not constant over all rows, up to the rounding of a mean."""
     have = moments.count > 0
     mean, squares = moments.mean[have], moments.squares[have]
     keep = []
     for j, name in enumerate(names):
         apart = np.abs(mean[:, j] - mean[0, j]).max() if len(mean) else 0.0
         if len(mean) and np.all(squares[:, j, j] == 0) and apart <= _ROUNDING * abs(mean[0, j]):
-            notes.append(f"Column {name!r} is {mean[0, j]:g} in all rows and is left out.")
+            notes.append(f"Column {name!r} is {mean[0, j]:g} in all rows and was dropped.")
         else:
             keep.append(j)
     if len(mean) and not keep:
-        raise LogError(f"all columns ({', '.join(names)}) are constant: there is nothing to audit.")
+        raise LogError(f"all columns ({', '.join(names)}) are constant: nothing to audit.")
     return keep
 
 
-# A mean of equal numbers is that number up to a few units in its last place.
+# The mean of equal numbers is that number up to a few units in the last place.
 _ROUNDING = 16 * np.finfo(np.float64).eps
 
 
@@ -299,7 +297,7 @@ def _client_logs(
     seen: Summaries, moments: Moments, kept: Draw | None, labeled: bool, names: tuple[str, ...], keep: list[int],
     notes: list[str],
 ) -> dict[str, ClientLog]:  # fmt: skip
-    """A log for each client. labeled: whether only rows with a label count, and the label is the last column."""
+    """One log per client. labeled: whether only labeled rows are used, with the label as the last column."""
     deployments, many = seen.deployments, len(seen.deployments.names)
     counts, means, squares = moments.by_cell()
     cov, logs = widened(seen, counts, means, covariances(counts, squares)), {}
@@ -308,7 +306,7 @@ def _client_logs(
     rowless = counts.reshape(-1, many).sum(axis=0) == 0
     if np.any(rowless):
         notes.append(
-            f"No rows at all were collected under: {listed([deployments.names[t] for t in np.flatnonzero(rowless)])}."
+            f"No rows were collected under: {listed([deployments.names[t] for t in np.flatnonzero(rowless)])}."
         )
     for i, name in enumerate(seen.clients):
         cells = np.arange(i * many, (i + 1) * many)
@@ -332,10 +330,10 @@ def _client_logs(
             name=name,
         )
     if gone:
-        notes.append(f"Left out: {listed(gone)}, without two usable rows under any deployment.")
+        notes.append(f"Left out: {listed(gone)}, with fewer than two usable rows under every deployment.")
     if thin:
         notes.append(
-            f"Clients with fewer than two rows under some deployments, which do not count for them: {listed(thin)}."
+            f"Clients with fewer than two rows under some deployments, which are ignored for them: {listed(thin)}."
         )
     return logs
 
@@ -349,7 +347,7 @@ def _weights(settings: Settings, clients: dict[str, ClientLog]) -> dict[str, flo
                 raise LogError(f"weights: there is no client {name!r} with rows.{nearest(name, clients)}", "audit.toml")
         missing = [name for name in clients if name not in settings.weights]
         if missing:
-            raise LogError(f"weights: client {missing[0]!r} has rows but no weight; give all or none.", "audit.toml")
+            raise LogError(f"weights: client {missing[0]!r} has rows but no weight; specify all or none.", "audit.toml")
         raw = settings.weights
     total = sum(raw.values())
     return {name: raw[name] / total for name in clients}

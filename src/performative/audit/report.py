@@ -1,4 +1,4 @@
-"""`audit_logs`: all that a folder of logs says."""
+"""`audit_logs`: everything that a folder of logs shows."""
 
 import dataclasses
 import math
@@ -25,7 +25,7 @@ from performative.audit.summaries import Summaries
 from performative.audit.travel import read_summaries
 from performative.report.writing import make
 
-make.register(AuditReport, interactive_page)  # so that `pf.report.write` takes one
+make.register(AuditReport, interactive_page)  # so that `pf.report.write` accepts one
 
 
 def audit_logs(
@@ -33,22 +33,22 @@ def audit_logs(
     tolerance: float = 0.01, level: float = 0.05, trust: bool = False, cost: float | None = None,
     cause: bool = False,
 ) -> AuditReport:  # fmt: skip
-    """What logs of past deployments say; `performative.audit.schema` tells what they hold.
+    """Audit logs of past deployments; `performative.audit.schema` describes their format.
 
     Args:
-        folder: where they are: a folder, a .parquet, .csv, .duckdb or .sqlite file, a database's URL, an Ibis table, or
-            what `open_source` returned
-        map: audit.toml where it does not lie beside the data
-        trust: whether models may be unpickled, which runs code that their files hold
-        groups: column of the protected group (default: the one called "group", where there is one)
-        drift: what may have moved the data without the model: "none", "linear", "walk" or "smooth", see `effect_test`
-        seed: which rows are kept, and of the draws behind the intervals
-        tolerance: settled is |theta - stable| <= tolerance |stable|
+        folder: a folder, a .parquet, .csv, .duckdb or .sqlite file, the URL of a database, an Ibis table, or what
+            `open_source` returned
+        map: path of audit.toml if it is not next to the data
+        trust: whether models may be unpickled, which runs the code in their files
+        groups: column of the protected group (default: the one named "group", if there is one)
+        drift: what may have moved the data besides the model: "none", "linear", "walk" or "smooth", see `effect_test`
+        seed: determines which rows are kept, and the draws behind the intervals
+        tolerance: settled means |theta - stable| <= tolerance |stable|
         level: of the tests; intervals are at 1 - level
-        cause: whether to ask what decisions do to outcomes, see `causes.cause_in_logs`; takes rows, not sums alone
-        cost: of a mistake (accepted who should not be, rejected who should), in money
+        cause: whether to estimate what decisions do to outcomes, see `causes.cause_in_logs`; needs rows, not just sums
+        cost: of a mistake (wrongly accepting or rejecting a person), in money
 
-    Tests are Holm's over clients. The outlook and the suggestion rest on a response that is linear and stays as it is.
+    Tests use Holm's correction over clients. The outlook and the advice assume a linear response that stays as it is.
     """
     _check(drift, level, tolerance, cost)
     logs = read_logs(folder, map=map, groups=groups, seed=seed, trust=trust)
@@ -63,9 +63,9 @@ def audit_summaries(
     parts: Sequence[Summaries | str | Path], *, drift: str = "smooth", seed: int = 0, tolerance: float = 0.01,
     level: float = 0.05, cost: float | None = None,
 ) -> AuditReport:  # fmt: skip
-    """The same from sums alone, of one source or of several that never met: what `summarize` gave, or files of it.
+    """The same from sums alone, of one or several separate sources: results of `summarize`, or files of them.
 
-    Tests, responses and the outlook of the squared loss are those of all rows together. What takes rows is left out:
+    Tests, responses and the outlook of the squared loss are those of all rows together. What needs rows is omitted:
     Wasserstein distances, the outlook of other losses, the burden.
     """
     _check(drift, level, tolerance, cost)
@@ -82,13 +82,13 @@ def _check(drift: str, level: float, tolerance: float, cost: float | None) -> No
         if not 0 < value < 1:
             raise ValueError(f"audit: {name} must lie between 0 and 1; got {value!r}.")
     if cost is not None and not (math.isfinite(cost) and cost >= 0):
-        raise ValueError(f"audit: cost must be a number >= 0, what a mistake costs; got {cost!r}.")
+        raise ValueError(f"audit: cost must be a number >= 0, the cost of a mistake; got {cost!r}.")
 
 
 def report_on(
     logs: Logs, drift: str, seed: int, tolerance: float, level: float, cost: float | None = None
 ) -> AuditReport:
-    """The report on logs that were read before; see `audit_logs`."""
+    """The report on logs that have been read; see `audit_logs`."""
     clients, pooled = report_clients(
         logs.clients,
         logs.weights,
@@ -111,12 +111,10 @@ def report_on(
     if effect:
         prospect = look_ahead(logs, clients, pooled, drift, tolerance, level, seed)
     elif effect is None:
-        prospect = Prospect(None, (f"it cannot be told whether the data react{': ' + why if why else ''}.",))
+        prospect = Prospect(None, (f"it is unknown whether the data react{': ' + why if why else ''}.",))
     else:
-        prospect = Prospect(
-            None, ("no effect was found, so as far as these logs show retraining is ordinary retraining.",)
-        )
-    # Without decisions there is nothing to say of who was accepted.
+        prospect = Prospect(None, ("no effect was found, so as far as these logs show, this is ordinary retraining.",))
+    # Without decisions there is nothing to report about acceptance.
     decided = logs.groups is not None and logs.decides
     report = AuditReport(
         logs, clients, drift, level, tolerance, seed, pooled, p_value, p_any_drift, effect, why, prospect,
@@ -129,17 +127,17 @@ def report_on(
 
 
 def _overall(clients: list[float], pooled: float | None) -> float:
-    """The p-value of no effect anywhere: Bonferroni's over clients, and half of the level for all together."""
+    """The p-value for no effect anywhere: Bonferroni's over clients, with half of the level for the pooled test."""
     p = min(1.0, len(clients) * min(clients)) if clients else 1.0
     return p if pooled is None else min(1.0, 2 * min(p, pooled))
 
 
-# How the model's part in who has a label shows: in who was accepted, or in a pattern that changes with the model.
+# How the model's influence on who has a label shows: through acceptance, or a pattern that changes with the model.
 _DECIDED = {True: "the model decided whose label is known", False: "whose label is known changes between deployments"}
 
 
 def untested(logs: Logs, clients: tuple[ClientReport, ...]) -> str:
-    """Why the label, or some client's, could not be tested; "" where it was, or where there is none to test."""
+    """Why the label, or some client's label, could not be tested; "" if it was, or if there is none to test."""
     found = logs.selection
     if logs.blocked or found is None or found.method == "left out" or logs.label is not None:
         return ""

@@ -1,4 +1,4 @@
-"""Which column moves, by how much, per unit of which parameter."""
+"""Which column moves, and by how much, per unit of which parameter."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,13 +14,13 @@ from performative.findings import Plain
 
 METHODS = ("exact", "least squares")
 _DRAWS = 2000
-# Condition number above which weights cannot tell two parameters apart.
+# Condition number above which the weights do not separate two parameters.
 _SINGULAR = 1e10
 
 
 @dataclass(frozen=True, eq=False)
 class Direction(Plain):
-    """One line of the answer: `column` moves by `slope` per unit of `parameter`; `in_sd` in its standard deviations."""
+    """One line of the result: `column` moves by `slope` per unit of `parameter`; `in_sd` in its standard deviations."""
 
     column: str
     parameter: str
@@ -32,14 +32,14 @@ class Direction(Plain):
 
 @dataclass(frozen=True, eq=False)
 class Response(Plain):
-    """The answer of `response`.
+    """The result of `response`.
 
     Attributes:
         B: [q, d] weighted least squares; lower, upper: [q, d] intervals of each entry at `level`
-        sensitivity: largest singular value of B: for rows that only move, W_1(D(theta), D(theta')) <= that |theta -
+        sensitivity: largest singular value of B: for rows that only shift, W_1(D(theta), D(theta')) <= that |theta -
             theta'|
         directions: entries whose interval excludes 0, the largest in standard deviations first
-        identified: False where the deployments cannot tell; intervals are then infinite and `reasons` say why
+        identified: False if the deployments cannot tell; intervals are then infinite and `reasons` say why
     """
 
     B: np.ndarray
@@ -56,7 +56,7 @@ class Response(Plain):
 
 
 class Slopes(NamedTuple):
-    """Arrays with the worlds' axes leading: B, lower, upper [..., q, d], sensitivity and its limits [...]."""
+    """Arrays with leading batch axes: B, lower, upper [..., q, d], sensitivity and its limits [...]."""
 
     B: np.ndarray
     lower: np.ndarray
@@ -77,7 +77,7 @@ def slopes(
     draws: int = _DRAWS,
     seed: int = 0,
 ) -> Slopes:
-    """The intervals of `response` for many worlds at once: y, variance [..., q, T], theta [..., T, d], time [T]."""
+    """The intervals of `response` for many data sets at once: y, variance [..., q, T], theta [..., T, d], time [T]."""
     n, d = time.shape[0] - lost(drift), theta.shape[-1]
     instruments = weights(theta, n) if method == "exact" else []
     normal = np.random.default_rng(seed).standard_normal((draws, y.shape[-2] * d))
@@ -90,7 +90,7 @@ def slopes(
         guesses.append((u, D))
     likelihood = np.stack(chances)
     kept, at = plausible(likelihood), likelihood.argmax(axis=0)
-    # Guesses that no world holds possible cost no draws.
+    # Skip the draws for guesses that are implausible in every data set.
     use = np.flatnonzero(kept.reshape(len(kept), -1).any(axis=1))
     found: list[tuple[np.ndarray, ...]] = []
     for u, D in (guesses[g] for g in use):
@@ -98,7 +98,7 @@ def slopes(
         B = np.einsum("...dn,...n->...d", squares, u)
         left = (u - np.einsum("...nd,...d->...n", D, B)) / np.sqrt(n - d)
         loadings = [_loading(w, D) for w in instruments] or [squares]
-        # Each kind of weights gives an interval at half the error; both hold at once, so what both allow holds too.
+        # Each kind of weights gives an interval at half the error; both cover jointly, so their intersection does too.
         error = (1 - level) / len(loadings)
         limits = [
             _limits(loading, u, left, stats.t.isf(error / 2, n - d), error, normal, student) for loading in loadings
@@ -108,7 +108,7 @@ def slopes(
     B, lower, upper, low, high = (np.stack(part) for part in zip(*found, strict=True))
     kept, at = kept[use], np.searchsorted(use, at)
     best = np.take_along_axis(B, at[None, ..., None], axis=0)[0]
-    # A drift is possible for the whole table where it is for some column.
+    # A drift is plausible for the whole table if it is for some column.
     some = kept.any(axis=-1)
     return Slopes(
         best,
@@ -121,7 +121,7 @@ def slopes(
 
 
 def _loading(w: np.ndarray, D: np.ndarray) -> np.ndarray:
-    """[..., q, d, n] the estimate C^-1 W u as a linear map of u; C = W D. NaN where C is singular."""
+    """[..., q, d, n] the estimate C^-1 W u as a linear map of u; C = W D. NaN if C is singular."""
     C = np.einsum("...dn,...qne->...qde", w, D)
     inverse = np.where(np.linalg.cond(C)[..., None, None] < _SINGULAR, np.linalg.pinv(C), np.nan)
     return np.einsum("...qde,...en->...qdn", inverse, w)
@@ -134,7 +134,7 @@ def _limits(
     """Limits of each entry, and of the sensitivity, for one linear estimate of B.
 
     Those of the sensitivity come from a parametric bootstrap of the error of B in the spectral norm:
-    |s(B^) - s(B)| <= |B^ - B|. Errors of different columns go together as their residuals `left` do.
+    |s(B^) - s(B)| <= |B^ - B|. Errors of different columns are correlated as their residuals `left` are.
     """
     unknown = np.isnan(loading).any(axis=(-1, -2, -3))
     loading = np.nan_to_num(loading)
@@ -169,19 +169,19 @@ def response(
     draws: int = _DRAWS,
     seed: int = 0,
 ) -> Response:
-    """How the means respond to the model, with intervals.
+    """Estimate how the means respond to the model, with intervals.
 
         mean_t = a + b t + m_t + B theta_t + e_t
 
-    B is weighted least squares on forward deviations. Its intervals are not: least squares is biased where models were
-    trained on earlier data of the same log. They come from weights that know models up to t only
-    (see `effect_test`): C B = S - N(0, phi W W'), Student's t with n - d degrees of freedom. For one parameter they
-    are exact for normal means. With drift "walk" and "smooth" they hold for every size of the drift that the data
-    allow. method="least squares" gives the usual intervals instead: up to five times narrower where there are several
-    parameters, and right for models chosen by hand or explored at random; but where models were only ever retrained
-    they held the truth in 82 to 95 % of simulated logs. The response is taken as linear over the models deployed: for
-    one that bends, B is a mean slope and the interval is not about any one point. Rows whose spread changes too have
-    W_1 above |B (theta - theta')|.
+    B is weighted least squares on forward deviations. Its intervals are not: least squares is biased if models were
+    trained on earlier data of the same log. They use weights that depend only on models up to t (see `effect_test`):
+    C B = S - N(0, phi W W'), Student's t with n - d degrees of freedom. For one parameter they are exact for normal
+    means. With drift "walk" and "smooth" they are valid for every size of drift that the data allow.
+    method="least squares" computes the usual intervals instead: up to five times narrower with several parameters, and
+    correct for models chosen by hand or explored at random; but if models were only ever retrained, they covered the
+    truth in 82 to 95 % of simulated logs. The response is assumed linear over the deployed models: for a nonlinear
+    one, B is an average slope and the interval does not refer to any single point. If the spread of rows changes too,
+    W_1 exceeds |B (theta - theta')|.
     """
     if method not in METHODS:
         raise ValueError(f"response: method must be one of {METHODS}; got {method!r}.")
@@ -190,7 +190,7 @@ def response(
     reasons = list(why_not(log, drift))
     if not reasons and (short := int(moves.sum()) + lost(drift) + 3 - log.deployments) > 0:
         reasons.append(
-            f"{log.deployments} deployments for {int(moves.sum())} parameters that moved; {short} more would do."
+            f"{log.deployments} deployments for {int(moves.sum())} parameters that moved; {short} more are needed."
         )
     B, lower, upper = np.zeros((q, d)), np.full((q, d), -np.inf), np.full((q, d), np.inf)
     if reasons:

@@ -1,4 +1,4 @@
-"""The files of rows, and which of their columns plays which role."""
+"""The files of rows, and the role of each of their columns."""
 
 import dataclasses
 from pathlib import Path
@@ -12,7 +12,7 @@ INDEX = ("", "Unnamed: 0", "__index_level_0__")
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """Which column plays which role; None where there is none. `passed` are passed over without being told to."""
+    """The column for each role; None if there is none. `passed` are columns ignored by default."""
 
     features: tuple[str, ...]
     deployment: str
@@ -34,19 +34,19 @@ class Columns:
 
 
 def data_tables(folder: Path, settings: Settings) -> list[Table]:
-    """The files of rows, in the order of their names."""
+    """The files of rows, sorted by name."""
     single = [folder / f"data{kind}" for kind in KINDS if (folder / f"data{kind}").is_file()]
     inside = sorted(p for p in (folder / "data").rglob("*") if p.suffix in KINDS) if (folder / "data").is_dir() else []
     if len(single) + bool(inside) > 1:
         found = [p.name for p in single] + (["data/"] if inside else [])
-        raise LogError(f"rows stand in more than one place: {', '.join(found)}; keep one.", folder)
+        raise LogError(f"there are rows in more than one place: {', '.join(found)}; keep one.", folder)
     if not single and not inside:
         raise LogError("needs rows of people: data/*.csv, data/*.parquet, data.csv or data.parquet.", folder)
     return [open_table(path, folder, settings.delimiter, settings.decimal) for path in single or inside]
 
 
 def assign_columns(tables: list[Table], settings: Settings, groups: str | None) -> Columns:
-    """Roles by name; what has no role is a feature. All files must agree."""
+    """Assign roles by name; columns without a role are features. All files must agree."""
     first, names = tables[0], settings.names
     found: dict[str, str | None] = {}
     for role in ("client", "label", "score", "accepted", "group", "propensity"):
@@ -54,14 +54,14 @@ def assign_columns(tables: list[Table], settings: Settings, groups: str | None) 
         if asked != role or (role == "group" and groups):
             first.require(asked)
         found[role] = asked if asked in first.columns else None
-    # Where dates make the deployments, the column of time says which one a row belongs to.
+    # If dates define the deployments, the time column determines which one a row belongs to.
     key = names["time"] if settings.dated else names["deployment"]
     first.require(key)
     taken = {*names.values(), *found.values(), *settings.ignore}
     for name in (*(settings.features or ()), *settings.categories):
         first.require(name)
     spare = names["group"] if groups and groups != names["group"] else None
-    # A table's index, as pandas writes it, looks like a number of each person and is none.
+    # An index column written by pandas looks like a numeric feature but is not one.
     aside = {names["time"], names["scoring"], spare} - {key}
     passed = tuple(c for c in first.columns if c in INDEX or c in aside)
     features = settings.features or tuple(c for c in first.columns if c not in taken and c not in INDEX)

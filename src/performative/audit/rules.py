@@ -1,4 +1,4 @@
-"""Who is accepted, by a score and by a linear model."""
+"""Who is accepted, by score and by linear model."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from performative.audit.scoring import INTERCEPT
 
 
 def decide(score: np.ndarray, threshold: float | None, accept: str) -> np.ndarray:
-    """1 where the score is on the accepted side of the threshold or on it, else 0; NaN where it is not finite."""
+    """1 if the score is at the threshold or on its accepted side, else 0; NaN if it is not finite."""
     assert threshold is not None
     inside = score >= threshold if accept == "above" else score <= threshold
     return np.where(np.isfinite(score), inside, np.nan).astype(np.float64)
@@ -18,7 +18,7 @@ def decide(score: np.ndarray, threshold: float | None, accept: str) -> np.ndarra
 def linear_models(
     features: tuple[str, ...], deployments: Deployments, settings: Settings
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Weights [T, k] on the features and offsets [T]; None where the parameters are not of the features."""
+    """Weights [T, k] on the features and offsets [T]; None if the parameters do not match the features."""
     place = parameter_places(features, deployments.parameters, settings)
     used = set(place.values())
     rest = [p for i, p in enumerate(deployments.parameters) if i not in used and p != INTERCEPT]
@@ -34,9 +34,9 @@ def linear_models(
 def linear_rule(
     models: tuple[np.ndarray, np.ndarray] | None, deployments: Deployments, settings: Settings
 ) -> tuple[np.ndarray, np.ndarray, float] | None:
-    """Weights [T, k] on the features, offsets [T] and the threshold; None where one of them is not known.
+    """Weights [T, k] on the features, offsets [T] and the threshold; None if one of them is unknown.
 
-    The threshold is in units of the score; where the models are summarized by the logit of it, so is the threshold.
+    The threshold is in units of the score; if models are summarized by the logit of the score, it is transformed too.
     """
     threshold = settings.decision.threshold
     if threshold is None or models is None:

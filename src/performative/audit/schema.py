@@ -1,52 +1,52 @@
-"""What logs must hold: a folder of this layout, or any table of rows with an audit.toml that says what its columns are.
+"""The format of logs: a folder with this layout, or any table of rows with an audit.toml that describes its columns.
 
-    FOLDER/deployments.csv|parquet    one row a deployment
-        deployment      its id, each once
+    FOLDER/deployments.csv|parquet    one row per deployment
+        deployment      its id, unique
         time            optional: a number, or an ISO date (then days since the first); without it, order of the rows
         theta_<name>    parameters of the model, finite numbers; OR
-        scoring         file (CSV or Parquet, relative to FOLDER) of the features and the `score` that the model gave
-                        them; the model is then summarized by a linear regression of the score (of its logit
-                        where all scores lie strictly between 0 and 1) on the features
+        scoring         file (CSV or Parquet, relative to FOLDER) with features and the `score` that the model assigned
+                        to them; the model is then summarized by a linear regression of the score (of its logit
+                        if all scores lie strictly between 0 and 1) on the features
     FOLDER/data/*.csv|*.parquet, or FOLDER/data.csv|parquet     one row per person
-        deployment      under which deployment the row was collected
-        client          optional: whose row it is (else all are one client's)
-        label           optional: a number; empty where the outcome is not known
-        score           optional: what the model said
+        deployment      the deployment under which the row was collected
+        client          optional: the client that the row belongs to (else all belong to one client)
+        label           optional: a number; empty if the outcome is unknown
+        score           optional: the model's score
         accepted        optional: 0 or 1
-        propensity      optional: the chance, 0 to 1, with which this person was to be accepted (1 and 0 where the rule
-                        leaves nothing to chance); rows are needed for everybody, not only for the accepted
+        propensity      optional: the probability, 0 to 1, of accepting this person (1 or 0 if the rule is
+                        deterministic); rows are needed for everyone, not only for the accepted
         group           optional: the protected group
         any other       a feature: a number, or yes and no; other text goes under [categories] or `ignore`
-    audit.toml (beside the data, or given; optional for a folder of this layout)
+    audit.toml (next to the data, or passed; optional for a folder with this layout)
         [source]    table = the table of rows of a database, models = its table of deployments (default: deployments)
         [columns]   deployment, client, label, score, accepted, group, propensity, time, scoring = "the name used in the
                     files";
                     features = [...] (default: every other column), ignore = [...]
         [model]     loss = "squared" | "logistic" | "ridge" (default: logistic for labels 0/1, ridge for other labels,
-                    squared without), penalty = 0.0,
-                    parameters = {feature = "parameter"} where theta_<name> and the feature's name differ
-        [deployments]  every = "day" | "week" | "month" | "quarter" | "year", or starts = [dates]: periods of the column
-                    `time` of the rows are the deployments, named by their first day
-        [models]    files = "path with {deployment}" or {deployment = "path"}: pickles as of scikit-learn (only where
-                    they are trusted) or ONNX; registry = a model of MLflow's, whose versions are the deployments;
-                    scores = true: known by the column `score` of the rows alone
-        [categories]  columns = [...] of words, each word a share (but the commonest); most = 20 words a column
-        [labels]    missing = "auto" | "features" | "labeled": what to do with rows without a label; "features" leaves
-                    the label out, "labeled" leaves those rows out, "auto" drops them up to 1% and else
-                    does as "features"; one = the word that is 1; delayed = "drop" | "keep": the last deployments,
-                    while no label has come under them
+                    squared without labels), penalty = 0.0,
+                    parameters = {feature = "parameter"} if theta_<name> and the feature's name differ
+        [deployments]  every = "day" | "week" | "month" | "quarter" | "year", or starts = [dates]: periods of the rows'
+                    `time` column are the deployments, named by their first day
+        [models]    files = "path with {deployment}" or {deployment = "path"}: pickles, e.g. of scikit-learn models
+                    (only if trusted), or ONNX; registry = an MLflow model, whose versions are the deployments;
+                    scores = true: known only through the rows' `score` column
+        [categories]  columns = [...] of strings, each value a share (except the most common); most = 20 per column
+        [labels]    missing = "auto" | "features" | "labeled": what to do with unlabeled rows; "features" drops the
+                    label, "labeled" drops those rows, "auto" drops the rows if they are at most 1% and else behaves
+                    as "features"; one = the value that is 1; delayed = "drop" | "keep": the last deployments,
+                    as long as they have no labels
         [decision]  threshold, accept = "above" | "below" (which scores are accepted), qualified = 1 | 0 (the label of
-                    those who deserve it), movable = [features that people can change], accepted = the word for it
-        [clip]      feature = [lowest, highest]: values beyond are set to these before means are taken, for columns in
-                    which a few rows far out hide all others; decisions and groups take the values as they are
+                    qualified people), movable = [features that people can change], accepted = the value for it
+        [clip]      feature = [lowest, highest]: values beyond are clipped before means are taken, for columns in
+                    which a few outliers hide all other rows; decisions and groups use the unclipped values
         [weights]   client = weight (any positive numbers; default: shares of rows)
         [files]     delimiter = ",", decimal = "."
 
-What happens to faults. Refused: a missing file or column, an unparsable number, a column given twice, a text feature, a
-deployment listed twice, a time that is missing, unreadable or given twice, a parameter that is not finite,
-`accepted` other than 0 and 1. Dropped, counted and said in `notes`: rows of unknown deployments, rows without
-deployment or client, rows with a missing or infinite feature, an infinite label, deployments of a client with fewer
-than two rows, and features that are constant. Sorted and said: deployments that are not in order of time.
+Handling of faults. Refused: a missing file or column, an unparsable number, a duplicate column, a text feature, a
+duplicate deployment, a time that is missing, unreadable or duplicate, a non-finite parameter, `accepted` other than 0
+and 1. Dropped, counted and reported in `notes`: rows of unknown deployments, rows without deployment or client, rows
+with a missing or infinite feature, an infinite label, deployments of a client with fewer than two rows, and constant
+features. Sorted and reported: deployments that are not in order of time.
 """
 
 import dataclasses
@@ -67,7 +67,7 @@ PERIODS = ("day", "week", "month", "quarter", "year")
 
 
 class LogError(ValueError):
-    """`file: row: column: rule; what came`."""
+    """`file: row: column: rule; what was received`."""
 
     def __init__(self, message: str, file: str | Path = "", row: str = "", column: str = ""):
         self.message, self.file, self.row, self.column = message, str(file), row, column
@@ -77,7 +77,7 @@ class LogError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """Who is accepted: score >= threshold ("above") or score <= threshold ("below"); who deserves it: `qualified`."""
+    """Who is accepted: score >= threshold ("above") or score <= threshold ("below"); who should be: `qualified`."""
 
     threshold: float | None = None
     accept: str = "above"
@@ -87,7 +87,7 @@ class Decision:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """audit.toml, checked; see the top of this module. `names` maps a role to the column that plays it."""
+    """audit.toml, checked; see the top of this module. `names` maps a role to its column."""
 
     names: dict[str, str] = dataclasses.field(default_factory=lambda: {role: role for role in ROLES})
     features: tuple[str, ...] | None = None
@@ -177,7 +177,7 @@ def _character(value: Any) -> str | None:
     return None if isinstance(value, str) and len(value) == 1 else "one character"
 
 
-# Each rule returns None where a value is good, else what it should have been.
+# Each rule returns None if a value is valid, else what it should have been.
 _RULES: dict[str, dict[str, Any]] = {
     "columns": {**dict.fromkeys(ROLES, _text), "features": _texts, "ignore": _texts},
     "model": {"loss": _one_of(*LOSSES), "penalty": _not_negative, "parameters": _mapping},
@@ -200,7 +200,7 @@ _RULES: dict[str, dict[str, Any]] = {
 
 
 def read_settings(file: Path) -> Settings:
-    """audit.toml, or the defaults where there is none."""
+    """Read audit.toml; the defaults if there is none."""
     if not file.exists():
         return Settings()
     try:
@@ -235,10 +235,10 @@ def _check(file: Path, table: str, key: str, value: Any) -> None:
 def _settings(raw: dict[str, Any], file: Path) -> Settings:
     columns, model, decision = raw.get("columns", {}), raw.get("model", {}), raw.get("decision", {})
     names = {role: columns.get(role, role) for role in ROLES}
-    # `time` and `scoring` stand in another file than the rest, but one name for two roles is a slip there too.
+    # `time` and `scoring` are in another file than the rest, but one name for two roles is a mistake there too.
     twice = {name for name in names.values() if list(names.values()).count(name) > 1}
     if twice:
-        raise LogError(f"[columns] gives {sorted(twice)[0]!r} two roles; each role needs a column of its own.", file)
+        raise LogError(f"[columns] gives {sorted(twice)[0]!r} two roles; each role needs its own column.", file)
     both = set(columns.get("features", ())) & (set(columns.get("ignore", ())) | set(names.values()))
     if both:
         raise LogError(f"[columns] features lists {sorted(both)[0]!r}, which has a role or is under ignore.", file)
@@ -249,9 +249,9 @@ def _settings(raw: dict[str, Any], file: Path) -> Settings:
     movable, labels, categories = decision.get("movable"), raw.get("labels", {}), raw.get("categories", {})
     source, deployments, models = (raw.get(table, {}) for table in ("source", "deployments", "models"))
     if len(deployments) > 1:
-        raise LogError("[deployments] takes `every` or `starts`, not both.", file)
+        raise LogError("[deployments] accepts `every` or `starts`, not both.", file)
     if sum(map(bool, models.values())) > 1:
-        raise LogError("[models] takes one of `files`, `registry` and `scores`.", file)
+        raise LogError("[models] accepts one of `files`, `registry` and `scores`.", file)
     return Settings(
         names=names,
         features=tuple(columns["features"]) if "features" in columns else None,

@@ -1,4 +1,4 @@
-"""A model that is known only by the scores it gave: summarized by a linear regression of the score on the features."""
+"""Models known only through their scores, summarized by a linear regression of the score on the features."""
 
 import dataclasses
 from pathlib import Path
@@ -14,7 +14,7 @@ from performative.audit.typed import refuse_text
 from performative.audit.values import finite, number
 from performative.findings import Plain
 
-# Below this share of explained variance the coefficients are a poor stand-in for the model, and a note says so.
+# Below this share of explained variance the coefficients represent the model poorly, and a note says so.
 ENOUGH = 0.9
 INTERCEPT = "intercept"
 
@@ -30,7 +30,7 @@ class ScoringFit(Plain):
 
 
 class Scored(NamedTuple):
-    """Moments of (features, score, logit) of complete rows, whether all scores lie inside (0, 1), rows lost."""
+    """Moments of (features, score, logit) of complete rows, whether all scores lie in (0, 1), number of rows lost."""
 
     rows: int
     mean: np.ndarray
@@ -46,9 +46,9 @@ def summarize_scoring(
 
         g(score) = b . x + b_0 + rest,      b = Cov(x)^+ Cov(x, g(score)),    R^2 = 1 - Var(rest) / Var(g(score))
 
-    g is the logit where all scores of all files lie strictly between 0 and 1, else the identity: one g for all, so that
-    models can be compared. `files` holds (path, row of the deployments file). Where the model is not linear the
-    coefficients also depend on which rows were scored: score the same rows with every model.
+    g is the logit if all scores of all files lie strictly between 0 and 1, else the identity: one g for all, so models
+    can be compared. `files` contains (path, row of the deployments file). If the model is not linear, the coefficients
+    also depend on which rows were scored: score the same rows with every model.
     """
     features: tuple[str, ...] = ()
     sums: dict[str, Scored] = {}
@@ -61,14 +61,14 @@ def summarize_scoring(
         mine = scored_features(table, settings)
         if features and set(mine) != set(features):
             odd = sorted(set(mine) ^ set(features))[0]
-            raise LogError(f"column {odd!r} is in {first} or here, not in both; score all on one set.", table.name)
+            raise LogError(f"column {odd!r} is in {first} or here, not in both; use one set of columns.", table.name)
         features = features or mine
         sums[path] = _collect(engine, table, features, settings)
     logit = all(found.inside for found in sums.values())
     fits = {path: linear_summary(path, found, logit, features) for path, found in sums.items()}
     notes = [note for _, _, lines in fits.values() for note in lines]
     notes += [
-        f"{path}: {found.lost} rows with an empty or infinite value were left out."
+        f"{path}: {found.lost} rows with an empty or infinite value were dropped."
         for path, found in sums.items()
         if found.lost
     ]
@@ -93,7 +93,7 @@ def scored_features(table: Table, settings: Settings) -> tuple[str, ...]:
     roles = set(settings.names.values()) | set(settings.ignore)
     found = tuple(c for c in table.columns if c not in roles and (not settings.features or c in settings.features))
     if not found:
-        raise LogError("there are no features beside the score.", table.name)
+        raise LogError("there are no features besides the score.", table.name)
     return found
 
 
@@ -119,7 +119,7 @@ def scored_moments(raw: Any, features: tuple[str, ...], score: str, decimal: str
     total = int(fetch(rows.agg(n=rows.count()))["n"][0])
     n = int(told["rows"][0])
     if n < k + 2:
-        raise LogError(f"{n} complete rows cannot settle {k + 1} coefficients; score more rows.", name)
+        raise LogError(f"{n} complete rows are too few for {k + 1} coefficients; score more rows.", name)
     inside = bool(told["low"][0] > 0 and told["high"][0] < 1)
     columns, center = [f"f{j}" for j in range(k + 1)], [float(told[f"m{j}"][0]) for j in range(k + 1)]
     if inside:
@@ -138,20 +138,20 @@ def linear_summary(
     cov, mean, rows = found.cov, found.mean, found.rows
     spread = np.sqrt(np.diag(cov)[:k])
     scale = np.where(spread > 0, spread, 1.0)
-    # In units of each feature's spread the cut of the pseudo-inverse means the same for all.
+    # In units of each feature's spread, the cutoff of the pseudo-inverse means the same for all.
     among, with_score = cov[:k, :k] / np.outer(scale, scale), cov[:k, target] / scale
     b = np.linalg.pinv(among, rcond=1e-10, hermitian=True) @ with_score / scale
     if np.linalg.matrix_rank(among, tol=1e-10 * k, hermitian=True) < k:
         notes.append(
-            f"{path}: some features are constant or sums of others, so their coefficients are not unique; "
-            "the shortest were taken."
+            f"{path}: some features are constant or collinear, so their coefficients are not unique; "
+            "the minimum-norm ones were used."
         )
     total = cov[target, target]
     r_squared = float(np.clip(b @ cov[:k, target] / total, 0.0, 1.0)) if total > 0 else 1.0
     if r_squared < ENOUGH:
         notes.append(
             f"{path}: the linear summary explains {r_squared:.0%} of the score (less than {ENOUGH:.0%}): the model is "
-            "not close to linear, so what follows about parameters is about this summary."
+            "not close to linear, so results about parameters refer to this summary."
         )
     theta = np.append(b, mean[target] - b @ mean[:k])
     return theta, ScoringFit(path, rows, "logit" if logit else "identity", r_squared), notes

@@ -1,4 +1,4 @@
-"""What an audit tells, question by question; pages and terminals show it."""
+"""The results of an audit, question by question, for pages and terminals."""
 
 import math
 from collections.abc import Iterator
@@ -22,22 +22,22 @@ from performative.report.section import Cell, Section, Table
 
 _MOST_DIRECTIONS = 40
 FIRST = "In short"
-_ANSWERS = {True: "Yes", False: "Not that we can see", None: "Cannot be told"}
-_SETTLES = {True: "It settles", False: "It does not settle", None: "Cannot be told for certain"}
+_ANSWERS = {True: "Yes", False: "Not detected", None: "Unknown"}
+_SETTLES = {True: "It settles", False: "It does not settle", None: "Uncertain"}
 _SIZES = (
-    "Sensitivity: how far the means move per unit of the model, at most over directions; bootstrap intervals. W₁: "
-    "Wasserstein distance of the rows, above what sampling alone gives; drift is not taken out of it. Last: the "
-    "smallest response that would have been seen, in standard deviations per unit of a parameter."
+    "Sensitivity: how far the means move per unit of the model, the maximum over directions; bootstrap intervals. W₁: "
+    "Wasserstein distance of the rows, beyond sampling noise; it includes drift. Last: the smallest response that "
+    "would have been detected, in standard deviations per unit of a parameter."
 )
-_EXACT = "Lines are intervals that hold however the models were trained."
+_EXACT = "Lines are intervals that are valid however the models were trained."
 _BOTH = (
-    "Thin lines hold however the models were trained; thick ones are least squares, right where models were chosen by "
-    "hand or explored at random, and a little too narrow where they were only ever retrained."
+    "Thin lines are valid however the models were trained; thick ones are least squares, correct if models were chosen "
+    "by hand or explored at random, and a little too narrow if they were only ever retrained."
 )
 
 
 def sections(report: AuditReport, short: bool = False) -> Iterator[Section]:
-    """Warnings, the questions, and what was assumed. short: of many clients the largest, of directions a few."""
+    """Warnings, the questions, and what was assumed. short: only the largest clients and a few directions."""
     for text in report.warnings:
         yield Section("Warning", text.split(":")[0], [text], loud=True)
     clients = report.largest(MOST_CLIENTS) if short else report.clients
@@ -61,14 +61,14 @@ def sections(report: AuditReport, short: bool = False) -> Iterator[Section]:
 
 
 def in_short(report: AuditReport) -> Section:
-    """The first page: four sentences, one picture, one recommendation."""
+    """The first page: four sentences, one figure, one recommendation."""
     *said, do = report.said("brief")
     return Section(FIRST, said=[*said, f"What to do: {do}"], pictures=["short"])
 
 
 def _cause(found: Cause) -> Section:
     """What the decision itself does, and why other designs were not used."""
-    answer = "Cannot be told from these logs"
+    answer = "Not identified from these logs"
     if found.identified:
         low, high = found.interval
         answer = f"{number(found.estimate)} ({span(low, high)}) of {found.outcome}"
@@ -79,16 +79,16 @@ def _cause(found: Cause) -> Section:
 def _effect(report: AuditReport) -> Section:
     answer, about = _ANSWERS[report.effect], []
     if report.hedged:
-        answer = "It looks so, but drift may do the same"
+        answer = "It seems so, but drift could explain it too"
     elif report.effect is None and any(one.reacts is not None for one in report.clients):
-        answer = "Not in the features; of the label it cannot be told"
+        answer = "Not in the features; unknown for the label"
     if report.pooled is not None:
         about.append(
-            f"All together ({report.pooled.who}, weighted mean): {chance(report.pooled.effect.p_value)}. "
-            "The test asks whether the data follow the models beyond any drift of the kind allowed for."
+            f"Pooled ({report.pooled.who}, weighted mean): {chance(report.pooled.effect.p_value)}. "
+            "The test asks whether the data follow the models beyond any drift of the assumed kind."
         )
     if len(report.clients) > MOST_CLIENTS:
-        about.append(f"The pictures show the {MOST_CLIENTS} clients with the largest weights, the tables all.")
+        about.append(f"The figures show the {MOST_CLIENTS} clients with the largest weights, the tables all.")
     return Section("Do the data react to the model?", answer, [report.verdict], about=about, pictures=["effect"])
 
 
@@ -99,9 +99,9 @@ def _clients(report: AuditReport, clients: tuple[ClientReport, ...]) -> Section:
 
     rows = [] if report.pooled is None else [[report.pooled.who, "", *chances(report.pooled.by_drift)]]
     for one in clients:
-        answer = {True: "yes", False: "not seen", None: "cannot tell"}[one.reacts]
+        answer = {True: "yes", False: "not detected", None: "unknown"}[one.reacts]
         rows.append([(one.name, f"{one.rows:,} rows"), answer, *chances(one.by_drift)])
-    small = "p-values of one client by itself; whether it reacts counts all tests made (Holm)."
+    small = "p-values of each client alone; whether it reacts is corrected for all tests (Holm)."
     each = {one.name: report.client_verdicts[one.name] for one in clients}
     if len(clients) < len(report.clients):
         each["..."] = f"and {len(report.clients) - len(clients)} more clients: see the page."
@@ -118,7 +118,7 @@ def _which_way(report: AuditReport) -> Section:
     several = any(one.name == first.data["client"] and one.least_squares is not None for one in report.clients)
     about = [f"Filled: an interval excludes 0. {_BOTH if several else _EXACT}"]
     if first.data["method"] == "least squares":
-        about.append("This one is told by least squares only.")
+        about.append("This one is significant by least squares only.")
     return Section(question, name + WORDS.say(first), about=about, pictures=["directions"])
 
 
@@ -133,7 +133,7 @@ def _directions(report: AuditReport, most: int) -> list[Table]:
         )
         by = (number(one.response.B[j, k]), f"{number(line.in_sd)} sd")
         rows.append([one.name, line.column, parameter(line.parameter), by, narrow, wide])
-    head = ("client", "what moves", "per unit of", "by", "least squares", "for any training")
+    head = ("client", "what moves", "per unit of", "by", "least squares", "any training")
     return [Table(head, rows)] if rows else []
 
 
@@ -149,18 +149,18 @@ def _sizes(clients: tuple[ClientReport, ...]) -> list[Table]:
             rows.append(
                 [one.name, size(one.response), size(one.least_squares), "–" if slope is None else number(slope), power]
             )
-    head = ("client", "sensitivity", "least squares", "slope of W₁", "seen with 90 % power")
+    head = ("client", "sensitivity", "least squares", "slope of W₁", "detected with 90 % power")
     return [Table(head, rows, [_SIZES])] if rows else []
 
 
 def _ahead(report: AuditReport) -> Iterator[Section]:
     question, found, said = "Where does retraining lead?", report.prospect.outlook, report.said("outlook")
     if found is None:
-        # A terminal says why there is none with what to do next.
+        # A terminal gives the reason together with what to do next.
         yield Section(question, about=said, pictures=["models"])
         return
     answer = _SETTLES[found.settles] if found.stable is not None else "Nowhere: there is no stable point"
-    # A terminal has the first sentence in the verdict.
+    # A terminal shows the first sentence in the verdict.
     about = 2 if report.prospect.fillings else 1
     yield Section(question, answer, about=said[:about], pictures=["models"])
     points = Table(("parameter", "now", "stable point", "optimum"), _points(report))
@@ -178,14 +178,14 @@ def outlook_facts(report: AuditReport) -> list[tuple[str, str]]:
     assert found is not None
     sure = f"{100 * (1 - report.level):g} % interval"
     if prospect.fillings:
-        sure = "over what was taken for missing labels"
+        sure = "over the assumptions about missing labels"
     until = "never, as it stands" if found.deployments is None else str(found.deployments)
     facts = [
         ("contraction factor", f"{number(found.contraction)}, {sure} {span(*found.contraction_limits)}"),
         (f"deployments until settled ({100 * found.tolerance:g} %)", until),
     ]
     if found.stable is not None:
-        facts.append(("distance of the model now from the stable point", number(distance(prospect.here, found.stable))))
+        facts.append(("distance of the model from the stable point", number(distance(prospect.here, found.stable))))
     if found.optimal is not None and found.stable is not None:
         size = float(np.linalg.norm(found.stable))
         share = f" ({100 * found.gap / size:.3g} % of the stable point)" if size > 0 else ""
@@ -195,12 +195,12 @@ def outlook_facts(report: AuditReport) -> list[tuple[str, str]]:
         share = "" if math.isnan(cost) else f" ({100 * cost:.2g} % of {least})"
         facts.append(("risk left on the table", f"{number(found.excess)}{share}"))
         if prospect.optimal_is_local:
-            facts.append(("the optimum", "a local one, not shown to be the best of all; see the notes"))
+            facts.append(("the optimum", "local, not shown to be global; see the notes"))
     return facts
 
 
 def _points(report: AuditReport) -> list[list[Cell]]:
-    """One row a parameter: name, now, stable point (with interval), optimum."""
+    """One row per parameter: name, now, stable point (with interval), optimum."""
     found, here = report.prospect.outlook, report.prospect.here
     assert found is not None and here is not None
     rows: list[list[Cell]] = []
@@ -208,7 +208,7 @@ def _points(report: AuditReport) -> list[list[Cell]]:
         stable = "none" if found.stable is None else number(found.stable[k])
         limits = "" if found.stable is None or found.stable_limits is None else span(*found.stable_limits[:, k])
         ends = [one.stable[k] for one in report.prospect.fillings if one.stable is not None]
-        limits = f"{span(min(ends), max(ends))} over what was taken for missing labels" if ends else limits
+        limits = f"{span(min(ends), max(ends))} over the assumptions about missing labels" if ends else limits
         optimal = "none" if found.optimal is None else number(found.optimal[k])
         rows.append([parameter(name), number(here[k]), (stable, limits), optimal])
     return rows
@@ -233,13 +233,13 @@ def _people(report: AuditReport, groups: GroupReport) -> Iterator[Section]:
              f"{one.already:,}", f"{one.unreachable:,}"]
             for one in groups.burden
         ]  # fmt: skip
-        cost = f"Burden: least cost of being accepted, mean over the qualified; {groups.cost}."
-        tables.append(Table(("group", "burden", "pay nothing", "cannot get there"), costs, [cost]))
+        cost = f"Burden: minimal cost of acceptance, averaged over the qualified; {groups.cost}."
+        tables.append(Table(("group", "burden", "pay nothing", "cannot be accepted"), costs, [cost]))
     changes: list[list[Cell]] = [
         [one.group, *map(_points_of_change, (one.expected, one.observed, one.shortfall)), one.verdict]
         for one in groups.improvement
     ]
-    head = ("group", "change promised", "came", "shortfall", "verdict") if changes else ()
+    head = ("group", "expected change", "observed", "shortfall", "verdict") if changes else ()
     tables.append(Table(head, changes, [groups.assumption]))
     yield Section("Groups before and after", tables=tables)
     about = ["As logged, each deployment under its own model. Bands are intervals for the group's rate."]
@@ -248,15 +248,15 @@ def _people(report: AuditReport, groups: GroupReport) -> Iterator[Section]:
 
 
 def _change(before: GroupRates, after: GroupRates | None, name: str) -> Cell:
-    """A rate of a group before and after; where one is not known, what it is at the least and at the most."""
+    """A rate of a group before and after; if one is unknown, its bounds."""
     rates: list[Any] = [None if one is None else getattr(one, name) for one in (before, after)]
     if None not in rates:
         ends = " → ".join(f"{100 * rate.low:.0f}–{100 * rate.high:.0f}" for rate in rates)
         return " → ".join(percent(rate.value) for rate in rates), ends
     if after is None or name == "acceptance":
-        return "not known"
+        return "unknown"
     low, high = getattr(after, f"{name}_bounds")
-    return "not known", f"after: {percent(low)} to {percent(high)}, whatever the missing labels"
+    return "unknown", f"after: {percent(low)} to {percent(high)}, whatever the missing labels are"
 
 
 def _points_of_change(values: tuple[float, float, float]) -> Cell:

@@ -1,4 +1,4 @@
-"""Did the model decide whose outcome is seen? Then the labeled rows change with it, whether or not anybody reacts."""
+"""Did the model decide whose outcome is observed? Then labeled rows change with it, whether or not anybody reacts."""
 
 import dataclasses
 from typing import Any
@@ -11,7 +11,7 @@ from performative.audit.summaries import Summaries
 from performative.findings import Plain
 
 SCORE, ACCEPTANCE = "the model's score", "acceptance"
-# Features with empty values: a pattern that moves a mean by more than this many of its standard errors matters.
+# Missing features: a pattern matters if it moves a mean by more than this many of its standard errors.
 _MATTERS = 0.5
 
 
@@ -20,14 +20,14 @@ class Selection(Plain):
     """How labels are missing, and what was done about it.
 
     Attributes:
-        kind: "chance" (who has a label is not seen to go with anything), "people" (it goes with `by`, in the same way
-            under all deployments), "model" (it goes with acceptance, or differently from deployment to deployment)
-        by: what it goes with most; p_value: Bonferroni's over features, score and acceptance
-        accepted: share of the accepted with a label, rejected: of the rejected; NaN where decisions are not known
-        method: how the label is tested: "labeled" (rows as they are), "weighted" (by 1 / the chance of a label),
-            "always accepted" (people whom every deployed model accepts), "withheld", "left out" (as was asked)
-        coverage: share of all people that the test of the label is about, the least over clients and deployments
-        effective: fewest and most effective labeled rows of a client under a deployment
+        kind: "chance" (no detected dependence of having a label on anything), "people" (it depends on `by`, in the same
+            way under all deployments), "model" (on acceptance, or differently from deployment to deployment)
+        by: what it depends on most; p_value: Bonferroni's over features, score and acceptance
+        accepted, rejected: share of the accepted with a label, and of the rejected; NaN if decisions are unknown
+        method: how the label is tested: "labeled" (rows as they are), "weighted" (by 1 / the probability of a label),
+            "always accepted" (people whom every deployed model accepts), "withheld", "left out" (on request)
+        coverage: share of all people that the test of the label covers, the minimum over clients and deployments
+        effective: smallest and largest effective number of labeled rows of a client under a deployment
     """
 
     share: float
@@ -43,7 +43,7 @@ class Selection(Plain):
     effective: tuple[float, float] = (np.nan, np.nan)
 
     def using(self, plan: Plan, found: Outcomes) -> "Selection":
-        """The same once a correction was made, or was found wanting."""
+        """The same after a correction, or with the reason why it failed."""
         if found.why:
             return dataclasses.replace(self, why="; ".join(part for part in (self.why, found.why) if part))
         return dataclasses.replace(
@@ -53,7 +53,7 @@ class Selection(Plain):
 
 
 def judge(seen: Summaries) -> Selection:
-    """Who has a label, and does the model decide on it?"""
+    """Who has a label, and does the model decide that?"""
     counts = _decisions(seen)
     total = counts.sum()
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -64,7 +64,7 @@ def judge(seen: Summaries) -> Selection:
         "rejected": float(shares[0]),
     }
     if not seen.comparable:
-        return Selection(kind="model", by="what cannot be checked (too many clients)", p_value=0.0, **known)
+        return Selection(kind="model", by="something that cannot be checked (too many clients)", p_value=0.0, **known)
     names = (*seen.columns.features, SCORE, ACCEPTANCE)
     pattern = label_pattern(seen)
     acceptance = pattern.depends[-1] * max(1, int(np.sum(~np.isnan(pattern.depends))))
@@ -78,20 +78,20 @@ def judge(seen: Summaries) -> Selection:
 
 
 def label_pattern(seen: Summaries) -> Pattern:
-    """Rows with a label against rows without."""
+    """Compare labeled rows with unlabeled ones."""
     whole, bare = (seen.parts(which, (0, 1)) for which in ("labeled", "unlabeled"))
     return _of_features(compare(whole, bare, deployments=len(seen.deployments.names)))
 
 
 def _of_features(pattern: Pattern) -> Pattern:
-    """Scores and decisions change with the model by themselves: whether a pattern changes is asked of the features."""
+    """Scores and decisions change with the model anyway: only features can show that a pattern changes."""
     changes = pattern.changes.copy()
     changes[-2:] = np.nan
     return pattern._replace(changes=changes)
 
 
 def _decisions(seen: Summaries) -> np.ndarray:
-    """[3, 2] rows by decision (rejected, accepted, not known) and by whether they have a label."""
+    """[3, 2] rows by decision (rejected, accepted, unknown) and by whether they have a label."""
     out = np.zeros((3, 2))
     for at, own in ((1, seen.labeled), (0, seen.unlabeled)):
         decision = own.stratum // 3 if seen.strata > 1 else np.full(len(own.stratum), 2)
@@ -100,13 +100,13 @@ def _decisions(seen: Summaries) -> np.ndarray:
 
 
 def plans(seen: Summaries) -> tuple[list[Plan], str]:
-    """Corrections that these logs allow, the best first, and why others are none."""
+    """Corrections that these logs allow, the best first, and why others are not possible."""
     found, why = [], []
     if seen.columns.propensity:
         if seen.no_chance:
             why.append(
-                f"{seen.no_chance:,} people had no chance of being accepted, or it was not logged, so that nobody "
-                "stands for them (no overlap)"
+                f"{seen.no_chance:,} people had zero or unlogged probability of acceptance, so nobody represents "
+                "them (no overlap)"
             )
         else:
             found.append(Plan("propensity", f"logged as {seen.columns.propensity!r}"))
@@ -121,13 +121,13 @@ def plans(seen: Summaries) -> tuple[list[Plan], str]:
         found.append(Plan("always", "accepted by every deployed model"))
     else:
         why.append(
-            "whom every deployed model would accept is not known: that takes theta_<feature> and [decision] threshold"
+            "whom every deployed model would accept is unknown: that requires theta_<feature> and [decision] threshold"
         )
     return found, "; ".join(why)
 
 
 def _strata(seen: Summaries, axes: tuple[int, ...], name: str) -> tuple[Plan | None, str]:
-    """Chances of a label as shares, where each kind of decision has labels and nothing else is seen to matter."""
+    """Probabilities of a label as shares, if each kind of decision has labels and nothing else seems to matter."""
     labeled, bare = (seen.parts(which, axes) for which in ("labeled", "unlabeled"))
     has, people = labeled[0][:, 0], labeled[0][:, 0] + bare[0][:, 0]
     by = people.reshape(seen.cells, -1)
@@ -137,16 +137,16 @@ def _strata(seen: Summaries, axes: tuple[int, ...], name: str) -> tuple[Plan | N
     if np.any(without):
         share = people[without].sum() / people.sum()
         return None, (
-            f"under some deployments no one of the rejected has a label ({share:.0%} of the people), so that nobody "
-            "stands for them (no overlap)"
+            f"under some deployments none of the rejected has a label ({share:.0%} of the people), so nobody "
+            "represents them (no overlap)"
         )
     if np.any((people > 0) & (has < LEAST)):
         return None, f"{name}, some deployments have fewer than {LEAST} labels"
-    # Decisions on one side of the threshold are what brings the labels; they must not go with anything else.
+    # Within a stratum, having a label must not depend on anything else.
     at, p = compare(labeled[..., :-1], bare[..., :-1]).first("depends")
     if p <= SEEN:
         names = (*seen.columns.features, SCORE)
-        return None, f"{name}, who has a label still goes with {names[at]} (p = {p:.1g})"
+        return None, f"{name}, who has a label still depends on {names[at]} (p = {p:.1g})"
     chance = np.divide(has, people, out=np.zeros_like(has), where=people > 0).reshape(seen.cells, -1)
     whole = np.zeros((seen.cells, 3, 3))
     whole[:] = chance[:, :, None] if axes == (1,) else chance[:, None, :]
@@ -160,7 +160,7 @@ def only_accepted(seen: Summaries) -> bool:
 
 
 def incomplete_by_model(seen: Summaries) -> str:
-    """Rows with an empty feature were dropped: does who they are change from deployment to deployment? "" where not."""
+    """Whether the people dropped for an empty feature change from deployment to deployment; "" if not."""
     if not seen.comparable or not seen.incomplete.n.sum():
         return ""
     whole, rest = seen.parts("labeled", (0, 1)) + seen.parts("unlabeled", (0, 1)), seen.parts("incomplete", (0, 1))
@@ -171,7 +171,7 @@ def incomplete_by_model(seen: Summaries) -> str:
     worst = ", ".join(name for name, lost in seen.empty.most_common(3) if lost)
     name = (*seen.columns.features, SCORE, ACCEPTANCE)[at]
     return (
-        f"Rows with an empty feature ({worst}) were dropped, and who they are changes from deployment to deployment "
-        f"(most in {name}, p = {p:.1g}): means of the other rows then move with the model, whether or not anybody "
-        "reacts. Fill the feature in, or name it under `ignore` in audit.toml"
+        f"Rows with an empty feature ({worst}) were dropped, and which people these are changes from deployment to "
+        f"deployment (most in {name}, p = {p:.1g}): means of the other rows then move with the model, whether or not "
+        "anybody reacts. Fill in the feature, or name it under `ignore` in audit.toml"
     )

@@ -1,4 +1,4 @@
-"""Where logs are: a folder, a Parquet data set, a DuckDB or SQLite file, a database, or a table of Ibis."""
+"""Sources of logs: a folder, a Parquet data set, a DuckDB or SQLite file, a database, or an Ibis table."""
 
 import dataclasses
 from pathlib import Path
@@ -19,24 +19,24 @@ from performative.audit.schema import LogError, Settings, read_settings
 from performative.audit.typed import typed_rows
 
 DATABASES = (".duckdb", ".ddb", ".db", ".sqlite", ".sqlite3")
-# Tables that are taken where audit.toml names none.
+# Tables used if audit.toml names none.
 _ROWS, _MODELS = ("data", "decisions", "rows", "logs", "people"), "deployments"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Source:
-    """Logs that were found, before anything was read.
+    """Logs that were located, before any rows are read.
 
     Attributes:
         name: the folder, file or database, without a password
         mapping: audit.toml, checked
         tables: the files or the table of rows, with their columns
         connection: Ibis's, to the engine that holds the rows
-        folder: where paths in audit.toml and in tables count from, None where there is none
-        rows: the table of Ibis where rows are not files
-        listed: the table of deployments where they are not a file
+        folder: base of paths in audit.toml and in tables, None if there is none
+        rows: the Ibis table if rows are not files
+        listed: the table of deployments if they are not a file
         trust: whether models may be unpickled
-        named_table: the table of a database that holds the rows
+        named_table: the database table that contains the rows
     """
 
     name: str
@@ -51,7 +51,7 @@ class Source:
 
     @property
     def table(self) -> Any:
-        """The rows as they are, an Ibis table; of several files those of the first schema must do."""
+        """The raw rows as an Ibis table; several files must share the columns of the first."""
         if self.rows is not None:
             return self.rows
         found = load(self.connection, self.tables, self.tables[0].columns)
@@ -60,15 +60,15 @@ class Source:
         return ibis.union(*found, distinct=False)
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         self.connection.disconnect()
 
     def columns(self, groups: str | None = None) -> Columns:
-        """Which column plays which role."""
+        """The column for each role."""
         return assign_columns(self.tables, self.mapping, groups)
 
     def people(self, groups: str | None = None) -> People:
-        """The rows by their roles, and the models that they met."""
+        """The rows by role, and the models they were collected under."""
         columns, settings = self.columns(groups), self.mapping
         raws = [self.rows]
         if self.rows is None:
@@ -97,18 +97,18 @@ class Source:
 
 
 _NO_MODELS = (
-    "the models are missing: give a table of deployments with theta_<name> ([source] models), or say under [models] of "
-    "audit.toml where they are: files, registry, or scores = true."
+    "the models are missing: provide a table of deployments with theta_<name> ([source] models), or specify under "
+    "[models] of audit.toml where they are: files, registry, or scores = true."
 )
 
 
 def open_source(where: Any, *, map: Any = None, trust: bool = False) -> Source:
-    """Find logs and read audit.toml; the rows stay where they are.
+    """Locate logs and read audit.toml; the rows stay where they are.
 
     Args:
-        where: a folder, a .parquet, .csv, .duckdb or .sqlite file, a URL that Ibis knows (postgres://...), or an Ibis
-            table
-        map: audit.toml where it does not lie beside the data
+        where: a folder, a .parquet, .csv, .duckdb or .sqlite file, a URL that Ibis supports (postgres://...), or an
+            Ibis table
+        map: path of audit.toml if it is not next to the data
         trust: whether models may be unpickled
     """
     file = None if map is None else Path(map)
@@ -134,12 +134,12 @@ def open_source(where: Any, *, map: Any = None, trust: bool = False) -> Source:
     if settings.table is None and _is_data_set(path):
         return _of_data_set(path, settings, trust)
     if not (settings.model_files or settings.registry or settings.logged_scores):
-        read_deployments(path, settings)  # before rows: a folder without models is no folder of logs
+        read_deployments(path, settings)  # before rows: a folder without models is not a folder of logs
     return Source(str(path), settings, data_tables(path, settings), embedded(), path, trust=trust)
 
 
 def open_for_look(where: str) -> Source:
-    """A source whose audit.toml is still to be written: DATABASE#TABLE names the table of a database."""
+    """A source whose audit.toml does not exist yet: DATABASE#TABLE names the table of a database."""
     place, _, table = where.partition("#")
     path = Path(place)
     if "://" in place or (path.is_file() and path.suffix in DATABASES):
@@ -151,7 +151,7 @@ def open_for_look(where: str) -> Source:
 
 
 def _is_data_set(folder: Path) -> bool:
-    """Parquet files, in folders of partitions or not, without the data of a folder of logs."""
+    """Whether the folder has Parquet files, partitioned or not, and is not a folder of logs."""
     return not any((folder / f"data{kind}").exists() for kind in (*KINDS, "")) and bool(_partitions(folder))
 
 
@@ -194,9 +194,9 @@ def _of_database(where: str | Path, file: Path | None, trust: bool, settings: Se
     names = connection.list_tables()
     table = settings.table or next((name for name in _ROWS if name in names), None)
     if table is None or table not in names:
-        asked = f"there is no table {table!r}.{nearest(table, names)}" if table else "which table holds the rows?"
+        asked = f"there is no table {table!r}.{nearest(table, names)}" if table else "which table contains the rows?"
         raise LogError(
-            f"{asked} Say [source] table = ... in audit.toml; there are: {', '.join(names) or 'none'}.", shown
+            f"{asked} Set [source] table = ... in audit.toml; there are: {', '.join(names) or 'none'}.", shown
         )
     models = settings.models_table or _MODELS
     if settings.models_table and models not in names:
@@ -221,13 +221,13 @@ def _connect(where: str | Path) -> tuple[Any, str]:
         return ibis.connect(url), shown
     except ImportError as error:
         raise LogError(f"the driver of {parts.scheme!r} is not installed: {error}.", shown) from error
-    except Exception as error:  # drivers have no error in common; whatever it is, there is no connection
+    except Exception as error:  # drivers have no common error class; whatever it is, there is no connection
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise LogError(f"no connection: {first.replace(parts.password or chr(0), '***')}", shown) from error
 
 
 def _numbered(connection: Any, table: str) -> Any:
-    """The table with a number for each row where the engine has one: a draw of rows can then be repeated."""
+    """The table with row numbers if the engine has them, so that a sample of rows is reproducible."""
     if connection.name in ("duckdb", "sqlite"):
         rows = connection.table(table)
         try:

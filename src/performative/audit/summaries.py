@@ -1,4 +1,4 @@
-"""All that an audit needs to know of rows, as sums: computed where the rows are, merged anywhere."""
+"""Everything an audit needs to know about rows, as sums: computed where the rows are, merged anywhere."""
 
 import dataclasses
 from collections import Counter
@@ -16,22 +16,22 @@ from performative.audit.weighted import Weighted
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Summaries:
-    """Sums by client, deployment and decision. No row of it is a person's.
+    """Sums by client, deployment and decision, without any person's row.
 
     Attributes:
-        labeled: features and label of usable rows with one (features of all usable rows where there is no label)
+        labeled: features and label of usable labeled rows (features of all usable rows if there is no label)
         unlabeled: features of usable rows without a label
         scores: the model's score in rows with a label, and without one
         incomplete: features and score of rows with an empty feature
         counts: people by (client, deployment, group, accepted, qualified); accepted and qualified are 0, 1, 2 (unknown)
-        always: labeled and unlabeled rows of people whom every deployed model accepts, None where that was not asked
-        weighted: labeled rows, each for as many as 1 / its chance, None where chances were not logged
-        rows, dropped, empty, unknown: how many rows there were, and what was wrong with some, by reason, by feature and
-            by name of an unknown deployment
-        odd: a label other than 0 and 1 and where it stands (file, row, value), None where there is none
-        suppressed: cells with too few rows that were left out, and their rows
-        noise: standard deviation of the Gaussian noise added to each scaled sum, 0 where none was
-        promise: (epsilon, delta) that the noise keeps to each person, None where there is none
+        always: labeled and unlabeled rows of people whom every deployed model accepts, None if not requested
+        weighted: labeled rows, weighted by 1 / propensity, None if propensities were not logged
+        rows, dropped, empty, unknown: number of rows, and of faulty ones by reason, by feature and by name of an
+            unknown deployment
+        odd: a label other than 0 and 1 and its location (file, row, value), None if there is none
+        suppressed: number of dropped cells with too few rows, and of their rows
+        noise: standard deviation of the Gaussian noise added to each scaled sum, 0 for none
+        promise: (epsilon, delta) of the noise for each person, None without noise
     """
 
     columns: Columns
@@ -83,7 +83,7 @@ class Summaries:
 
     @property
     def comparable(self) -> bool:
-        """Whether patterns of who is missing can be held in memory, cell by cell."""
+        """Whether missingness patterns fit into memory, cell by cell."""
         return 3 * 24 * self.cells * self.strata * (len(self.columns.features) + 2) <= MOMENT_BYTES
 
     def parts(self, which: str, axes: tuple[int, ...]) -> np.ndarray:
@@ -121,7 +121,7 @@ class Summaries:
         return out.reshape(3, -1, k + 2)
 
     def _center(self) -> np.ndarray:
-        """Means of features, score and decision over usable rows: the center that sums are compared about."""
+        """Means of features, score and decision over usable rows: the center of all sums."""
         k = len(self.columns.features)
         out = np.zeros(k + 2)
         count = np.concatenate([self.labeled.count, self.unlabeled.count])

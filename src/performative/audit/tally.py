@@ -7,10 +7,10 @@ from jaxtyping import Float, Int
 
 from performative.audit.summaries import Summaries
 
-# More groups than this are a sign that the column is a person's id.
+# More groups than this suggest that the column is a person's id.
 GROUPS = 128
 EVERYONE = "all"
-# Second axis of a table of counts: what is known of the outcome. The first: rejected, accepted, not known.
+# Second axis of a table of counts: the outcome. The first: rejected, accepted, unknown.
 NOT_QUALIFIED, QUALIFIED, UNKNOWN = 0, 1, 2
 
 
@@ -18,9 +18,9 @@ NOT_QUALIFIED, QUALIFIED, UNKNOWN = 0, 1, 2
 class GroupLog:
     """People by client, deployment and group.
 
-    counts[c, t, g, a, l]: a = 0 rejected, 1 accepted, 2 not known; l = 0 not qualified, 1 qualified, 2 no label.
-    x [T, G, r, k], qualified [T, G, r] and accepted [T, G, r] hold a sample drawn without replacement over all clients;
-    NaN where a value is not known and in spare rows, whose x is NaN too.
+    counts[c, t, g, a, l]: a = 0 rejected, 1 accepted, 2 unknown; l = 0 not qualified, 1 qualified, 2 no label.
+    x [T, G, r, k], qualified [T, G, r] and accepted [T, G, r] are a sample drawn without replacement over all clients;
+    NaN for unknown values and in padding rows, whose x is NaN too.
     """
 
     names: tuple[str, ...]
@@ -34,7 +34,7 @@ class GroupLog:
 
 
 def group_counts(seen: Summaries) -> GroupLog:
-    """The counts alone, groups in the order of their names; no rows are kept."""
+    """The counts only, with groups sorted by name; no rows are kept."""
     names = tuple(sorted({group for _, _, group, _, _ in seen.counts}))
     c, t, g = ({name: i for i, name in enumerate(each)} for each in (seen.clients, seen.deployments.names, names))
     counts = np.zeros((len(seen.clients), len(seen.deployments.names), len(names), 3, 3), np.int64)

@@ -1,4 +1,4 @@
-"""Files of sums: what leaves a bank, and what a server merges."""
+"""Files of sums: what a bank sends, and what a server merges."""
 
 import dataclasses
 import json
@@ -19,20 +19,20 @@ from performative.audit.summaries import Summaries
 from performative.audit.weighted import Weighted
 
 FORMAT = 1
-_NO_SUMS = "is no file of moments that `performative audit --moments` wrote"
+_NO_SUMS = "is not a file of moments written by `performative audit --moments`"
 KINDS = (".json", ".npz")
 _KINDS: dict[str, Any] = {"moments": Moments, "sums": Sums, "weighted": Weighted}
 _COUNTERS = ("dropped", "empty", "unknown")
 _NUMBERS = ("rows", "undecided", "no_group", "no_chance", "noise", "decides")
-# Of settings, those that an audit of sums asks for; where files lie is nobody's business.
+# The settings that an audit of sums needs; file locations are not shared.
 _SETTINGS = ("loss", "penalty", "parameters", "missing_labels", "weights", "clip", "delayed")
 
 
 def write_summaries(seen: Summaries, file: str | Path) -> Path:
-    """Sums as one file, JSON or NumPy's npz by its ending; nothing in it is a row."""
+    """Write sums to one file, JSON or NumPy's npz depending on its extension; it contains no rows."""
     file = Path(file)
     if file.suffix not in KINDS:
-        raise LogError(f"moments are written as {' or '.join(KINDS)}; got {file.suffix or 'no ending'!r}.", file)
+        raise LogError(f"moments are written as {' or '.join(KINDS)}; got {file.suffix or 'no extension'!r}.", file)
     if not file.absolute().parent.is_dir():
         raise LogError(f"there is no folder {file.absolute().parent} to write to.", file)
     header, arrays = pack_summaries(seen)
@@ -46,7 +46,7 @@ def write_summaries(seen: Summaries, file: str | Path) -> Path:
 
 
 def read_summaries(file: str | Path) -> Summaries:
-    """What `write_summaries` wrote."""
+    """Read what `write_summaries` wrote."""
     file = Path(file)
     if not file.is_file():
         raise LogError("there is no such file of moments.", file)
@@ -64,7 +64,7 @@ def read_summaries(file: str | Path) -> Summaries:
 
 
 def unpack_summaries(header: dict[str, Any], arrays: dict[str, np.ndarray], file: str | Path = "sums") -> Summaries:
-    """What `pack_summaries` gave, from whoever sends it: other facts, or numbers that no rows have, are refused."""
+    """Restore what `pack_summaries` returned, from any sender: wrong fields and impossible numbers are refused."""
     try:
         if header["format"] != FORMAT:
             raise LogError(f"has format {header['format']}; this version reads {FORMAT}.", file)
@@ -75,10 +75,10 @@ def unpack_summaries(header: dict[str, Any], arrays: dict[str, np.ndarray], file
         raise LogError(f"{_NO_SUMS}: {error}", file) from error
     for name, value in arrays.items():
         if value.dtype.kind == "f" and not np.all(np.isfinite(value)):
-            raise LogError(f"{_NO_SUMS}: {name} holds numbers that are not finite.", file)
-        # Noise may take a count below zero, and rows may not.
+            raise LogError(f"{_NO_SUMS}: {name} contains non-finite numbers.", file)
+        # Noise may make a count negative.
         if not seen.noise and name.endswith((".count", ".rows", ".n")) and np.any(value < 0):
-            raise LogError(f"{_NO_SUMS}: {name} counts fewer than no rows.", file)
+            raise LogError(f"{_NO_SUMS}: {name} contains negative counts.", file)
     return seen
 
 
@@ -96,7 +96,7 @@ def _parts(seen: Summaries) -> dict[str, tuple[str, Any]]:
 
 
 def pack_summaries(seen: Summaries) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Sums as facts that JSON can hold and as arrays; nothing in them is a row."""
+    """Sums as JSON-compatible fields and arrays; they contain no rows."""
     arrays: dict[str, np.ndarray] = {}
     names: dict[str, Any] = {}
     for part, (kind, value) in _parts(seen).items():
@@ -120,7 +120,7 @@ def pack_summaries(seen: Summaries) -> tuple[dict[str, Any], dict[str, np.ndarra
         "decision": dataclasses.asdict(seen.settings.decision),
         **{name: getattr(seen, name) for name in _NUMBERS},
         **{name: dict(getattr(seen, name)) for name in _COUNTERS},
-        # Which label is odd, and where it stands, is a word about one person.
+        # Which label is odd, and where, would reveal something about one person.
         "odd": seen.odd is not None,
         "suppressed": list(seen.suppressed),
         "promise": None if seen.promise is None else list(seen.promise),
@@ -170,7 +170,7 @@ def _unpacked(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Summarie
 
 
 def _shaped(value: np.ndarray, name: str, kind: Any, made: dict[str, Any], part: str, width: int) -> np.ndarray:
-    """Arrays of JSON lose their shape where they are empty, and their type where all numbers are whole."""
+    """Restore shape and type: JSON arrays lose their shape if empty, and their type if all numbers are integers."""
     if name in ("client", "deployment", "stratum"):
         return value.astype(np.int64).reshape(-1)
     value = value.astype(np.float64)

@@ -1,4 +1,4 @@
-"""Columns of rows by their roles: what each holds is checked first, and faults are named with their place."""
+"""Columns of rows by role: their values are checked first, and faults are reported with their location."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _ENCODE = "Encode it as numbers, name it under [categories] or under `ignore` in
 def typed_rows(
     raws: Sequence[Any], tables: Sequence[Table], columns: Columns, settings: Settings
 ) -> tuple[Any, Columns]:
-    """One table of all rows: numbers in double precision, words as text; and the columns, with categories spelt out."""
+    """One table of all rows, numbers in double precision, the rest as text; and the columns, categories expanded."""
     levels = {name: _levels(raws, name, settings) for name in columns.features if name in settings.categories}
     named = {f"{name}={level}": (name, level) for name in levels for level in levels[name]}
     features = [made for name in columns.features for made in _spelt(name, levels)]
@@ -36,7 +36,7 @@ def _spelt(name: str, levels: dict[str, list[str]]) -> list[str]:
 
 
 def _levels(raws: Sequence[Any], name: str, settings: Settings) -> list[str]:
-    """The most common words of a column, without the commonest: its share is what the others leave."""
+    """The most common values of a column, except the most common one, whose share is implied by the others."""
     words = ibis.union(*[raw.select(level=word(raw[name])) for raw in raws], distinct=False) if len(raws) > 1 else (
         raws[0].select(level=word(raws[0][name]))
     )  # fmt: skip
@@ -45,31 +45,31 @@ def _levels(raws: Sequence[Any], name: str, settings: Settings) -> list[str]:
     found = fetch(counted.order_by([ibis.desc("n"), "level"]).limit(settings.levels + 1))["level"].tolist()
     if len(found) > settings.levels:
         raise LogError(
-            f"holds more than {settings.levels} different words; raise [categories] most, or name it under `ignore` "
+            f"contains more than {settings.levels} distinct values; raise [categories] most, or name it under `ignore` "
             "in audit.toml.", column=name,
         )  # fmt: skip
     return sorted(found[1:]) or found
 
 
 def refuse_text(raw: Any, tables: Sequence[Table], columns: Sequence[str], settings: Settings) -> None:
-    """Refuse columns that hold anything but numbers."""
+    """Refuse columns that contain anything but numbers."""
     features = Columns(tuple(columns), deployment="", client=None, label=None, score=None, accepted=None, group=None)
     _checked(raw, tables, features, dataclasses.replace(settings, categories=()))
 
 
 def _checked(raw: Any, tables: Sequence[Table], columns: Columns, settings: Settings) -> set[str]:
-    """Text columns of numbers that hold yes and no instead; refuses what is neither."""
+    """Numeric columns that contain yes and no as text; refuses other text."""
     engine, asked = engine_name(raw), {}
     numbers = [name for name in columns.numbers if name not in settings.categories]
     for j, name in enumerate(numbers):
         column, kind = raw[name], raw[name].type()
         if kind.is_string():
-            # What is slow is asked only of text that is no number.
+            # Run the slow checks only on text that is not a number.
             lost = column.notnull() & number(column, engine, settings.decimal).isnull()
             asked[f"wrong{j}"] = ibis.ifelse(lost, ~is_empty(column), False).sum()
             asked[f"strange{j}"] = ibis.ifelse(lost, ~is_empty(column) & flag(column).isnull(), False).sum()
         elif not (kind.is_numeric() or kind.is_boolean() or kind.is_null()):
-            raise LogError(f"must hold numbers; it holds {kind}. {_ENCODE}.", _name(raw, tables), column=name)
+            raise LogError(f"must be numeric; got {kind}. {_ENCODE}.", _name(raw, tables), column=name)
     if columns.accepted:
         accepted = raw[columns.accepted]
         there = ~is_empty(accepted) if accepted.type().is_string() else accepted.notnull()
@@ -89,7 +89,7 @@ def _checked(raw: Any, tables: Sequence[Table], columns: Columns, settings: Sett
 
 
 def _name(raw: Any, tables: Sequence[Table]) -> str:
-    """The file that a table was read from, where there is one."""
+    """The file that a table was read from, if there is one."""
     if FILE not in raw.columns or len(tables) == 1:
         return tables[0].name
     return str(fetch(raw.limit(1).select(FILE))[FILE][0])
@@ -99,12 +99,12 @@ def _refuse_text(raw: Any, name: str, tables: Sequence[Table], rows: int, engine
     where = _name(raw, tables)
     for table in tables:
         if table.name == where and table.is_csv:
-            raise first_fault(table, [name]) or LogError(f"must hold numbers. {_ENCODE}.", where, column=name)
+            raise first_fault(table, [name]) or LogError(f"must be numeric. {_ENCODE}.", where, column=name)
     column = raw[name]
     bad = raw.filter(~is_empty(column) & number(column, engine, settings.decimal).isnull())
     example = fetch(bad.select(name).limit(1))[name][0]
     raise LogError(
-        f"must hold numbers; it holds string, in {rows} rows no number, such as {example!r}. {_ENCODE}.", where,
+        f"must be numeric; got strings, in {rows} rows not a number, such as {example!r}. {_ENCODE}.", where,
         column=name,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Columns as what they are: numbers, answers to yes or no, words, dates; what is empty is NULL on every engine."""
+"""Columns by type: numbers, yes or no, strings, dates; empty values are NULL on every engine."""
 
 import functools
 import operator
@@ -6,7 +6,7 @@ from typing import Any
 
 import ibis
 
-# What counts as empty in a column of numbers.
+# What counts as empty in a numeric column.
 EMPTY = ("", "#N/A", "N/A", "NA", "NULL", "NaN", "nan", "n/a", "null", "None", "-nan", "<NA>")
 YES = ("1", "1.0", "true", "t", "yes", "y", "good", "accepted", "accept", "approved", "granted", "pass", "passed")
 NO = (
@@ -28,12 +28,12 @@ NO = (
 # The largest number. NaN is above it, or not comparable, on every engine that has one.
 _LARGEST = 1.7976931348623157e308
 _NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
-# Engines whose TRY_CAST gives NULL for what is no number; others are asked by a pattern first.
+# Engines whose TRY_CAST returns NULL for non-numbers; on others a pattern is matched first.
 _TRY = ("duckdb", "snowflake", "bigquery", "pyspark")
 
 
 def number(column: Any, engine: str = "duckdb", decimal: str = ".", nan: bool = False) -> Any:
-    """A column as double precision; NULL where it is empty or no number, or NaN unless `nan` lets that be."""
+    """A column in double precision; NULL if empty or not a number, and for NaN unless `nan` is set."""
     kind = column.type()
     if kind.is_null():
         return ibis.null("float64")
@@ -51,7 +51,7 @@ def _parsed(text: Any, engine: str, decimal: str) -> Any:
     if decimal != ".":
         odd, text = odd | text.contains("."), text.replace(decimal, ".")
     if engine in _TRY:
-        # Space around a number is no fault to these, and words for what is empty are no numbers.
+        # These engines accept whitespace around a number, and words for empty values are not numbers.
         return _without_nan(ibis.ifelse(odd, ibis.null("string"), text).try_cast("float64"), engine)
     text = stripped(text)
     clean = ibis.ifelse(odd | text.isin(EMPTY) | ~text.re_search(_NUMBER), ibis.null("string"), text)
@@ -59,41 +59,41 @@ def _parsed(text: Any, engine: str, decimal: str) -> Any:
 
 
 def _without_nan(value: Any, engine: str) -> Any:
-    # SQLite has no NaN and no function that asks for it.
+    # SQLite has neither NaN nor a function to test for it.
     return value if engine == "sqlite" else ibis.ifelse(value.isnan(), ibis.null("float64"), value)
 
 
 def truth(condition: Any) -> Any:
-    """1.0, 0.0 or NULL; not every engine turns a condition into a number by a cast."""
+    """1.0, 0.0 or NULL; not every engine can cast a condition to a number."""
     return ibis.cases((condition, 1.0), (~condition, 0.0), else_=ibis.null("float64"))
 
 
 def stripped(column: Any) -> Any:
-    """Text without space around it."""
+    """Text without surrounding whitespace."""
     try:
         spark = column.get_backend().name == "pyspark"
     except ibis.IbisError:
         spark = False
-    # Spark reads the backslashes of the characters that Ibis trims as letters, and would take v and f off words.
+    # Spark misreads the escapes of the characters that Ibis trims, and would strip the letters v and f.
     if spark:
         return column.re_replace(r"^[ \t\r\n]+|[ \t\r\n]+$", "")
-    # To trim is slow, to look at the ends is not.
+    # Trimming is slow, checking the ends is not.
     spaced = [end for space in " \t\r\n" for end in (column.startswith(space), column.endswith(space))]
     return ibis.ifelse(functools.reduce(operator.or_, spaced), column.strip(), column)
 
 
 def is_empty(column: Any) -> Any:
-    """Whether text is empty, in the words that spreadsheets and programs write for it."""
+    """Whether text is empty, or one of the words that spreadsheets and programs write for it."""
     return column.isnull() | stripped(column).isin(EMPTY)
 
 
 def is_finite(value: Any) -> Any:
-    """Whether there is a number, and a finite one."""
+    """Whether the value is a finite number."""
     return (value.abs() <= _LARGEST).fill_null(False)
 
 
 def finite(value: Any) -> Any:
-    """The number, NULL where it is infinite or NaN."""
+    """The number, NULL if it is infinite or NaN."""
     return ibis.ifelse(value.abs() <= _LARGEST, value, ibis.null("float64"))
 
 
@@ -102,7 +102,7 @@ def is_infinite(value: Any) -> Any:
 
 
 def flag(column: Any, one: str | None = None) -> Any:
-    """1.0 for yes, 0.0 for no, NULL for all else. one: the word that is 1; then the other words are 0."""
+    """1.0 for yes, 0.0 for no, NULL otherwise. one: the value that is 1; then all other values are 0."""
     kind = column.type()
     if kind.is_boolean():
         return truth(column)
@@ -116,7 +116,7 @@ def flag(column: Any, one: str | None = None) -> Any:
 
 
 def word(column: Any) -> Any:
-    """A column as text, NULL where it is empty; 1, 1.0 and " 1 " are the same word."""
+    """A column as text, NULL if empty; 1, 1.0 and " 1 " are the same."""
     kind = column.type()
     if kind.is_string():
         text = stripped(column)

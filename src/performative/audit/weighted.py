@@ -1,4 +1,4 @@
-"""Moments of rows that stand for more than one person."""
+"""Moments of weighted rows."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Weighted:
-    """Sums of rows weighted by w = 1 / chance, by client and deployment, d = z - origin.
+    """Sums of rows weighted by w = 1 / propensity, by client and deployment, d = z - origin.
 
     Attributes:
         client, deployment: [c]; origin: [c, q]
@@ -38,7 +38,7 @@ class Weighted:
         )  # fmt: skip
 
     def dense(self, clients: tuple[str, ...], deployments: int) -> "Weighted":
-        """One cell for each client and deployment, in the order of the clients given; zeros where there are no rows."""
+        """One cell per client and deployment, in the given order of clients; zeros for cells without rows."""
         place = np.array([clients.index(name) for name in self.clients], np.int64)
         at = place[self.client] * deployments + self.deployment
         cells = len(clients) * deployments

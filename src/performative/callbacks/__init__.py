@@ -1,13 +1,13 @@
-"""Called between chunks of a run with what was recorded since. Your own is a function of the news:
+"""Callbacks, called between chunks of a run with the new records. Write your own as a function of the news:
 
     def show(news):
         print(news.round, news["consensus"][:, -1])
 
     pf.run(..., callbacks=[show])
 
-A class may also have `begin(about, total)`, called before the first round, `close()`, called at the end whatever
-happens, `every` (rounds between two calls, at most) and `unprotected = True` (see `News`). `news.stop(reason)` ends the
-run. Callbacks change no number of a run; an error in one ends it, with the checkpoint as it was written just before.
+A class may also have `begin(about, total)`, called before the first round, `close()`, always called at the end, `every`
+(maximal number of rounds between calls) and `unprotected = True` (see `News`). `news.stop(reason)` ends the run.
+Callbacks do not change a run's numbers; an error in one ends the run, with the checkpoint written just before.
 """
 
 from performative.callbacks.csv_file import CSV

@@ -11,7 +11,7 @@ from performative.callbacks.progress import Progress
 
 
 class Calls:
-    """Every callback of a run. A progress bar is among them where someone is watching and none was given."""
+    """All callbacks of a run, including a progress bar on a terminal if none was given."""
 
     def __init__(self, callbacks: Sequence[Any] = ()):
         for one in callbacks:
@@ -23,13 +23,13 @@ class Calls:
 
     @property
     def every(self) -> list[int]:
-        """Rounds between two calls that callbacks ask for."""
+        """The intervals in rounds that callbacks request."""
         return [int(one.every) for one in self.users if getattr(one, "every", None)]
 
     def looks_at(self) -> tuple[str, ...]:
-        """What of it looks at more than published models, in words."""
+        """Callbacks that read more than published models, in words."""
         seeing = [one for one in self.users if getattr(one, "unprotected", False)]
-        return tuple(f"callback {type(one).__name__} is told all that is recorded" for one in seeing)
+        return tuple(f"callback {type(one).__name__} receives all records" for one in seeing)
 
     def begin(self, about: dict[str, Any], total: int) -> None:
         for one in self.all:
@@ -37,9 +37,9 @@ class Calls:
                 one.begin(about, total)
 
     def tell(self, news: Callable[[], News], published: PyTree = None) -> list[str]:
-        """Call all of them; returns why to stop, if anyone asked to.
+        """Call all of them; return the reasons to stop, if any.
 
-        `published` names the records that are published, where there is privacy: callbacks see no others.
+        `published` names the published records in a private run: callbacks see no others.
         """
         if not self.all:
             return []

@@ -1,4 +1,4 @@
-"""Records as a table on the disk, while the run goes on."""
+"""Write records to a table on disk during the run."""
 
 import csv
 import os
@@ -13,9 +13,9 @@ from performative.callbacks.news import News
 
 
 class CSV:
-    """One line a record and repeat, written as the run goes: (setting,) repeat, round, then all that is recorded.
+    """One line per record and repeat, written during the run: (setting,) repeat, round, then all records.
 
-    A file that is there is written anew; a run that goes on from a checkpoint begins with what that holds.
+    An existing file is overwritten; a run resumed from a checkpoint begins with the records stored there.
     """
 
     def __init__(self, path: str | os.PathLike[str]):

@@ -1,4 +1,4 @@
-"""What a callback is told."""
+"""What a callback receives."""
 
 import dataclasses
 from typing import Any
@@ -8,20 +8,20 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class News:
-    """The records since the last call; the first call begins with the start, after a kill with all that was kept.
+    """The records since the last call; the first call begins with the start, or after a resume with all stored records.
 
     Attributes:
         rounds: the round of each new record, [new]
-        records: {name: [repeats, new]}, totals as they have run up; [settings, repeats, new] in a sweep
-        risks: {name: [repeats]} as measured at `round`; empty where they were not
+        records: {name: [repeats, new]}, totals accumulated so far; [settings, repeats, new] in a sweep
+        risks: {name: [repeats]} as measured at `round`; empty if not measured
         theta: the model at `round`, [repeats, ...] per leaf
-        round: rounds that are over
-        total: rounds that were asked for
-        seconds: that the run has taken
+        round: completed rounds
+        total: requested rounds
+        seconds: elapsed so far
         about: algorithm, config, seed, dtype
         settings: of a sweep, one {name: value} each; None otherwise
 
-    With privacy= a callback is told of published models only: theta, and records of metrics that look at nothing else.
+    With privacy= a callback receives only published models: theta, and records of metrics that read nothing else.
     """
 
     rounds: np.ndarray
@@ -40,16 +40,16 @@ class News:
         for found in (self.records, self.risks):
             if name in found:
                 return found[name]
-        raise KeyError(f"no {name!r} among the news; a name is one of {sorted([*self.records, *self.risks])}.")
+        raise KeyError(f"no {name!r} in the news; choose from {sorted([*self.records, *self.risks])}.")
 
     def stop(self, reason: str) -> None:
-        """End the run here; `history.meta["stopped_by"]` says why."""
+        """End the run here; `history.meta["stopped_by"]` gives the reason."""
         self.reasons.append(str(reason))
 
     def means(self) -> list[tuple[int, dict[str, float]]]:
-        """(round, {name: mean over repeats}) of each new record, without what has no value there; for logs.
+        """(round, {name: mean over repeats}) of each new record, omitting missing values; for logs.
 
-        In a sweep names begin with the number of the setting: "0/consensus".
+        In a sweep names begin with the index of the setting: "0/consensus".
         """
         rows = []
         for place, round in enumerate(np.asarray(self.rounds).tolist()):

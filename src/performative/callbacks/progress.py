@@ -1,4 +1,4 @@
-"""A progress bar where someone is watching."""
+"""A progress bar on a terminal."""
 
 import contextlib
 import sys
@@ -10,12 +10,15 @@ import numpy as np
 from performative._base.bars import progress_bar
 from performative.callbacks.news import News
 
-# The figure to watch, the first that is there.
+# The quantity to show: the first one available.
 _SHOWN = ("distance_to_stable", "performative_risk", "epsilon")
 
 
 class Progress:
-    """A bar on standard error. show: None shows one on a terminal, and is what a run does by itself."""
+    """A progress bar on standard error, or below the cell of a notebook.
+
+    show: None shows it on a terminal only, which is a run's default; True also shows it in a notebook.
+    """
 
     def __init__(self, show: bool | None = None):
         if show is not None and not isinstance(show, bool):

@@ -9,19 +9,19 @@ import numpy as np
 from performative._base.checks import check_counts, check_number, given, nearest
 from performative.callbacks.news import News
 
-# Measured now and then: that one of them is not among the news is no mistake.
+# Measured only now and then: one that is missing from the news is not an error.
 _RISKS = ("decoupled_risk", "performative_risk", "risk_spread")
 
 
 @dataclasses.dataclass(frozen=True)
 class Threshold:
-    """Whether a number is below, or above, a value at the last record, in the mean over repeats.
+    """Whether a recorded number, averaged over repeats, is below or above a value at the last record.
 
     Attributes:
-        number: what is recorded, by name: a level, a total or a risk
-        below, above: the value; give one of them
+        number: name of the recorded quantity: a level, a total or a risk
+        below, above: the value; set one of them
 
-    In a sweep it holds once it does in every setting. NaN is neither below nor above, nor is a risk where none was
+    In a sweep it holds once it holds in every setting. NaN is neither below nor above, nor is a risk that was not
     measured.
     """
 
@@ -31,9 +31,9 @@ class Threshold:
 
     def __post_init__(self) -> None:
         if not isinstance(self.number, str):
-            raise ValueError(f"Threshold: number must be the name of what is recorded; got {self.number!r}.")
+            raise ValueError(f"Threshold: number must be the name of a recorded quantity; got {self.number!r}.")
         if (self.below is None) == (self.above is None):
-            raise ValueError(f"Threshold: give below or above, one of them; got {self.below!r} and {self.above!r}.")
+            raise ValueError(f"Threshold: give either below or above; got {self.below!r} and {self.above!r}.")
         check_number("Threshold", **given(below=self.below, above=self.above))
 
     def __call__(self, news: News) -> bool:
@@ -57,11 +57,11 @@ class Stop:
     """End a run once a condition holds.
 
     Args:
-        condition: condition(news) -> bool, asked between chunks with the records since the last time; a `Threshold`
-        every: rounds between two looks; None takes a twentieth of the run
-        reason: what `history.meta["stopped_by"]` says
+        condition: condition(news) -> bool, called between chunks with the records since the last call; or a `Threshold`
+        every: rounds between checks; None for a twentieth of the run
+        reason: the text in `history.meta["stopped_by"]`
 
-    The rounds that were run are those that count, for privacy too.
+    Only completed rounds count, also for privacy.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Trackers of experiments: the mean over repeats of all that is recorded, round by round. Imported when used."""
+"""Experiment trackers: log the mean over repeats of all records, round by round. Imported when used."""
 
 import importlib
 import json
@@ -16,11 +16,11 @@ def _imported(owner: str, module: str, package: str) -> Any:
 
 
 class MLflow:
-    """Logs to MLflow: a run of its own, or the one that is active.
+    """Log to MLflow: to a new run, or to the active one.
 
     Args:
-        experiment, run_name: as MLflow takes them; None for its own choice
-        tracking_uri: where to; None takes what MLflow is set to
+        experiment, run_name: passed to MLflow; None for its default
+        tracking_uri: passed to MLflow; None for its current setting
     """
 
     def __init__(self, experiment: str | None = None, run_name: str | None = None, tracking_uri: str | None = None):
@@ -50,7 +50,7 @@ class MLflow:
 
 
 class WandB:
-    """Logs to Weights & Biases; `settings` go to `wandb.init`."""
+    """Log to Weights & Biases; `settings` are passed to `wandb.init`."""
 
     def __init__(self, project: str | None = None, **settings: Any):
         self._wandb = _imported("WandB", "wandb", "wandb")
@@ -72,7 +72,7 @@ class WandB:
 
 
 class TensorBoard:
-    """Writes event files for TensorBoard into `folder`, by `tensorboardX` or `torch.utils.tensorboard`."""
+    """Write TensorBoard event files to `folder`, using `tensorboardX` or `torch.utils.tensorboard`."""
 
     def __init__(self, folder: str | os.PathLike[str]):
         try:

@@ -1,4 +1,4 @@
-"""A run under watch: what is recorded, against the models that were in the world's hands."""
+"""Monitor a run: its records against the deployed models."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,17 +11,17 @@ from performative.callbacks.news import News
 
 
 class Watching:
-    """Hand each record of a run, or of a live federation, to a watch: one look a call.
+    """Pass each record of a run, or of a live federation, to a watch: one look per call.
 
     A look has one row, the numbers recorded in a round, and the model that the round began with, which is the deployed
-    one where models are deployed by round. Looks begin with the second call, as the first model is not told before.
+    one if models are deployed by round. Looks begin with the second call, since the first model is unknown before.
 
     Args:
         watch: of `pf.watch`
-        columns: names of recorded numbers that may react, such as a `pf.Metric` of one's own
-        summary: from the model to {name: number}; None takes all its numbers, eight at most
-        every: rounds between two looks
-        repeat: which of the repeats is watched
+        columns: names of recorded numbers that may react, such as a custom `pf.Metric`
+        summary: from the model to {name: number}; None uses all its numbers, at most eight
+        every: rounds between looks
+        repeat: index of the repeat to watch
         stop: whether an alarm ends the run
 
     Example:
@@ -42,7 +42,7 @@ class Watching:
         stop: bool = False,
     ):
         if not hasattr(watch, "update"):
-            raise ValueError(f"Watching: watch must be made by pf.watch; got {watch!r}.")
+            raise ValueError(f"Watching: watch must be created by pf.watch; got {watch!r}.")
         named = isinstance(columns, (list, tuple)) and all(isinstance(name, str) for name in columns)
         if not named or not columns:
             raise ValueError(f"Watching: columns must be a list of names of recorded numbers; got {columns!r}.")
@@ -54,12 +54,12 @@ class Watching:
         self._model: dict[str, float] | None = None
 
     def begin(self, about: dict[str, Any], total: int) -> None:
-        """A run begins, or goes on: its model is told with the first news."""
+        """Called when a run begins or resumes: its model comes with the first news."""
         self._model = None
 
     def __call__(self, news: News) -> None:
         if news.settings is not None:
-            raise ValueError("Watching follows one run; in a sweep give each setting a run and a watch of its own.")
+            raise ValueError("Watching follows one run; in a sweep give each setting its own run and watch.")
         before, self._model = self._model, self._summarize(news.theta)
         if before is None:
             return

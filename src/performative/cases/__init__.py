@@ -1,4 +1,4 @@
-"""Ready problems."""
+"""Ready-made problems."""
 
 from performative.cases.credit import CHANGEABLE, credit, credit_table
 from performative.cases.games import competing_banks, linear_game

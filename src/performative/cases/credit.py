@@ -1,4 +1,4 @@
-"""A made-up credit bureau."""
+"""A synthetic credit bureau."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +27,11 @@ CHANGEABLE = tuple(name for name, (*_, changeable) in _FEATURES.items() if chang
 
 @checked
 def credit_table(seed: int = 7, banks: int = 10) -> "pandas.DataFrame":
-    """Made-up loan applicants of some banks, one row each: `bank`, eight features, and `default` (0 or 1).
+    """Synthetic loan applicants of several banks, one row each: `bank`, eight features, and `default` (0 or 1).
 
         z_i ~ N(mu_bank, 1) by feature,      P(default) = sigmoid(effect . z - 0.8)
 
-    The numbers come from the seed alone. They look like credit files; they describe nobody.
+    The numbers depend only on the seed. They look like credit files, but describe no real people.
     """
     import pandas as pd
 
@@ -52,13 +52,13 @@ def credit_table(seed: int = 7, banks: int = 10) -> "pandas.DataFrame":
 
 @checked
 def credit(seed: int = 7, strength: float = 1.25, penalty: float = 0.04, banks: int = 10) -> Problem:
-    """Banks that score loan applicants who react to the score; made up, strong, and quick to solve.
+    """Banks that score loan applicants who react to the score; synthetic, with a strong effect, and quick to solve.
 
         x = x_bar - strength_i theta   on utilization, debt ratio, open lines and new enquiries
 
-    `strength` is the mean over banks: of ten, bank i's applicants go 2i/9 times as far, so those of bank 0 do not
-    react at all and those of the last bank react twice as much as the mean. One model cannot make up for both, so
-    the stable point (retrain until nothing changes) and the optimal point (foresee the reaction) differ.
+    `strength` is the mean over banks: with ten banks, the applicants of bank i move 2i/9 times as far, so those of bank
+    0 do not react at all and those of the last bank react twice as much as the mean. No single model suits all banks,
+    so the stable point (retrain until nothing changes) and the optimal point (anticipate the reaction) differ.
     """
     table = credit_table(seed, banks)
     strengths: dict[Any, float] = {f"bank {i}": strength * 2 * i / (banks - 1) for i in range(banks) if banks > 1}

@@ -12,7 +12,7 @@ from performative.populations.shares import Logit
 from performative.problem import Problem
 from performative.types import ArrayLike, Unchecked, as_numbers
 
-# Of each kind of applicants the mean features of those who repay, and of those who do not.
+# For each kind of applicant, the mean features of those who repay and of those who do not.
 KINDS = np.array([[[-1.0, 0.0], [1.0, 0.0]], [[0.0, -1.0], [0.0, 1.0]]])
 
 
@@ -22,7 +22,7 @@ def linear_game(
     b: Unchecked[ArrayLike], m: Unchecked[ArrayLike], penalty: float = 1.0, scale: float = 1.0,
     play: str = "simultaneous", movers: int = 1,
 ) -> Game:  # fmt: skip
-    """Sellers whose demand depends on all prices p: what the three kinds of points of a game are exact for.
+    """Sellers whose demand depends on all prices p: a game whose three kinds of points are known exactly.
 
     z_i ~ N(b_i + sum_j m_ij p_j, scale^2),      loss -p_i z_i + penalty p_i^2 / 2
     stable (penalty I - m)^-1 b,   Nash (penalty I - m - diag m)^-1 b,   social (penalty I - m - m^T)^-1 b
@@ -32,7 +32,7 @@ def linear_game(
     check_number("linear_game", penalty=penalty, scale=scale)
     if np.ndim(level) != 1 or np.shape(coupling) != (len(level), len(level)) or not len(level):
         raise ValueError(
-            "linear_game: b must hold one number a player and m a row and a column for each; got shapes "
+            "linear_game: b must contain one number per player and m a row and a column for each; got shapes "
             f"{np.shape(level)} and {np.shape(coupling)}."
         )
     return Game(Problem(losses.revenue(penalty), Market(level, coupling, scale)), play=play, movers=movers)
@@ -44,15 +44,15 @@ def competing_banks(
     banks: int = 2, sharpness: float = 1.0, reaction: float = 0.1, size: Unchecked[ArrayLike] = (0.5, 0.5),
     penalty: float = 0.02, play: str = "simultaneous", movers: int = 1,
 ) -> Game:  # fmt: skip
-    """Banks that score applicants who go where they are scored best, and who dress up their features.
+    """Banks that score applicants who go where they are scored best, and who manipulate their features.
 
         x | y ~ N(mean_{k,y} - reaction theta, 0.8^2) for people of kind k,      loss logistic, y = 1 who do not repay
         s_{k,i} ~ exp(sharpness u_k(theta_i)),      u_k(theta) = -theta . (mean_{k,0}, 1)
 
-    Two kinds of people in shares `size`: of one the first feature tells who repays, of the other the second; half of
-    each repay. u_k is how good a score people of kind k get who do repay. Banks are alike. With little `sharpness` they
-    stay alike; beyond some the point at which they are alike repels: each comes to serve one kind, and knows it better.
-    Made up. Ginart et al. 2021 and Dean et al. 2022 find such specialization.
+    Two kinds of people in shares `size`: for one the first feature predicts who repays, for the other the second; half
+    of each repay. u_k is the score of people of kind k who do repay. Banks are identical. With small `sharpness` they
+    stay identical; above a threshold the symmetric point repels: each bank comes to serve one kind, and predicts it
+    better. Synthetic. Ginart et al. 2021 and Dean et al. 2022 find such specialization.
     """
     check_counts(banks=banks)
     check_room("competing_banks", 32 * banks, banks=banks)
@@ -61,7 +61,7 @@ def competing_banks(
     people = as_numbers(size)
     check_finite("competing_banks", size=people)
     if np.shape(people) != (len(KINDS),):
-        raise ValueError(f"competing_banks: size must hold a share of each of the two kinds; got {size!r}.")
+        raise ValueError(f"competing_banks: size must contain the shares of the two kinds; got {size!r}.")
     groups = tuple(
         Classes(np.broadcast_to(mean, (banks, *mean.shape)), reaction, 0.8, intercept=True) for mean in KINDS
     )

@@ -1,4 +1,4 @@
-"""Image classifiers whose clients look harder at the classes that they get wrong (Jin et al. 2024, Section 4.3)."""
+"""Image classifiers whose clients sample the classes they get wrong more often (Jin et al. 2024, Section 4.3)."""
 
 import functools
 from collections.abc import Callable
@@ -22,15 +22,15 @@ from performative.populations import Reweighted
 from performative.problem import Problem
 from performative.types import Theta
 
-# Images of a class that a client trains on and holds out. Digits: what five clients can have when a fifth is for tests.
+# Images per class that a client trains on and holds out. Digits: the most for five clients if a fifth is for testing.
 _SIZES = {"fashion_mnist": (500, 500), "cifar10": (100, 100), "digits": (13, 13)}
-# Test images that are scored at once.
+# Test images scored at once.
 _BLOCK = 500
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Images:
-    """What `pf.cases.images` returns: clients with images of their own, and test images that nobody holds.
+    """Returned by `pf.cases.images`: clients with their own images, and test images that no client has.
 
         theta, network = pf.networks.mlp(784, 10)
         history = pf.run(images.problem(network), algorithm, rounds=100, theta=theta)
@@ -40,7 +40,7 @@ class Images:
         population: the clients
         test_x: uint8 [m, ...], test_y: [m]
         classes: names of the classes
-        each: images of each class that a client trains on, held_out: that it measures itself on
+        each: images per class that a client trains on; held_out: images per class that it evaluates on
 
     A network is anything that maps (theta, x) to class scores, x being ONE image with pixels in 0..1, of shape `shape`:
     (height, width), or (height, width, channels).
@@ -55,19 +55,19 @@ class Images:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one image."""
+        """Shape of one image."""
         return self.test_x.shape[1:]
 
     def problem(self, network: Callable[[Theta, Any], Any]) -> Problem:
-        """Cross-entropy of that network on these clients."""
+        """The cross-entropy problem of this network on these clients."""
         return Problem(cross_entropy(network), self.population)
 
     def accuracy(self, network: Callable[[Theta, Any], Any], theta: Theta) -> float:
-        """Share of the test images that one model gets right."""
+        """Accuracy of one model on the test images."""
         return float(np.mean(self._right(network, theta)))
 
     def class_accuracy(self, network: Callable[[Theta, Any], Any], theta: Theta) -> Float[np.ndarray, " C"]:
-        """The same for the test images of each class."""
+        """Accuracy on the test images of each class."""
         right = np.bincount(self.test_y, self._right(network, theta), minlength=len(self.classes))
         return right / np.bincount(self.test_y, minlength=len(self.classes))
 
@@ -93,21 +93,21 @@ def images(
     *,
     path: str | Path | None = None,
 ) -> Images:
-    """Images of ten classes on clients who draw a class by w_k ~ exp(temperature * loss_k). Figure 3.
+    """Images of ten classes on clients that draw classes with weights w_k ~ exp(temperature * loss_k). Figure 3.
 
     Args:
-        data: "fashion_mnist", "cifar10", or "digits" (8x8, with scikit-learn, needs no download)
-        each, held_out: images of each class that a client trains on, and on which it measures loss_k. None for 500 +
-            500 (Fashion-MNIST), 100 + 100 (CIFAR-10) or 13 + 13 (digits). No image goes to two clients, or twice
-        temperature: a number, or one a client; 0 is the static baseline
+        data: "fashion_mnist", "cifar10", or "digits" (8x8, from scikit-learn, needs no download)
+        each, held_out: images per class that a client trains on, and on which it measures loss_k. None for 500 + 500
+            (Fashion-MNIST), 100 + 100 (CIFAR-10) or 13 + 13 (digits). No image is used twice
+        temperature: a number, or one per client; 0 is the static baseline
         by: "loss" or "accuracy"; see `pf.populations.Reweighted`
-        seed: of who gets which image
+        seed: for assigning images to clients
         path: the folder with the data, as in `pf.data`
 
-    Where a class has too few images, all clients get equally many of it, in the same proportion, and a warning says so
-    (of CIFAR-10's first batch alone five clients cannot have 200 dogs each). Test images are the official ones; of
-    digits, every fifth.
-    Differs from the authors' code, which leaves the sampling as it is and rescales the learning rate.
+    If a class has too few images, all clients get equally many of it, in the same proportion, with a warning
+    (CIFAR-10's first batch alone does not have 200 dogs for each of five clients). Test images are the official ones;
+    for digits, every fifth image.
+    Differs from the authors' code, which keeps the sampling unchanged and rescales the learning rate.
     """
     if data not in _SIZES:
         raise ValueError(f"images: data={data!r} is not known.{nearest(str(data), _SIZES)}")
@@ -149,7 +149,7 @@ def images(
 
 
 def _share(each: int, held_out: int, there: int) -> tuple[int, int]:
-    """How many images to train on and to hold out, where no more than so many are there."""
+    """How many images to train on and to hold out if at most `there` are available."""
     if each + held_out <= there:
         return each, held_out
     learn = min(max(1, -(-there * each // (each + held_out))), there - 1)
@@ -157,7 +157,7 @@ def _share(each: int, held_out: int, there: int) -> tuple[int, int]:
 
 
 def _load(name: str, path: str | Path | None) -> tuple[Table, Table, int]:
-    """Training and test images of uint8, and the value of a pixel that is fully lit."""
+    """Training and test images as uint8, and the maximum pixel value."""
     if name == "digits":
         table = sets.digits()
         pixels = Table(
@@ -172,7 +172,7 @@ def _load(name: str, path: str | Path | None) -> tuple[Table, Table, int]:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _predict(network: Any, theta: Theta, x: Any, scale: Any) -> Any:
-    """The class of the highest score, image by image."""
+    """The class with the highest score for each image."""
     dtype = jnp.result_type(*jax.tree.leaves(theta))
 
     def one(image: Any) -> Any:

@@ -28,16 +28,16 @@ def quadratic(
     clients: int = 1,
     box: float | None = 10.0,
 ) -> Problem:
-    """A number that is learnt from answers of 0 and b, which the model moves. Eq. (24), Figure 1.
+    """A number learned from observations of 0 and b, which the model shifts. Eq. (24), Figure 1.
 
         loss (theta + a Z)^2 / 2,      Z = b B - beta theta,      B ~ Bernoulli(p),      theta in [-box, box]
 
-    `rows` None draws B anew for each sample; otherwise every client holds a table of that many rows, round(p rows) of
-    them ones, and p below is that share. The paper has 1e5 rows.
+    `rows` None draws a new B for each sample; otherwise every client has a table of that many rows, round(p rows) of
+    them ones, and p below is that fraction. The paper has 1e5 rows.
     theta_PS = -p a b / (1 - a beta) and theta_PO = -p a b / (1 - a beta) too: the shift is the same for all rows.
-    `box` None takes the paper's set (25) with a b in place of a: 2 p a b / (1 - a beta), which holds theta_PS; as
+    `box` None uses the paper's set (25) with a b instead of a: 2 p a b / (1 - a beta), which contains theta_PS; as
     printed it may not.
-    Differs from the paper: its theta_PS lacks the b, and its B is drawn once, so that p is the sample's.
+    Differs from the paper: its theta_PS lacks the b, and its B is drawn once, so p is that of the sample.
     """
     check_counts(clients=clients)
     numbers = {"beta": beta, "p": p, "a": a, "b": b}
@@ -47,7 +47,7 @@ def quadratic(
     if box is not None and not 0 < box < np.inf:
         raise ValueError(f"quadratic: box must be a number above 0, or None for the paper's; got {box}.")
     if not a * beta < 1:
-        raise ValueError(f"quadratic needs a * beta < 1: beyond, retraining runs away; got a={a}, beta={beta}.")
+        raise ValueError(f"quadratic needs a * beta < 1, otherwise retraining diverges; got a={a}, beta={beta}.")
     population: AbstractPopulation
     if rows is None:
         groups = tuple(Gaussian(np.full(clients, level), -beta, 0.0) for level in (0.0, b))
@@ -56,7 +56,7 @@ def quadratic(
         check_counts(rows=rows)
         ones = round(p * rows)
         if not 0 < ones < rows:
-            raise ValueError(f"quadratic: rows={rows} is too few for a share p={p} of ones; give more.")
+            raise ValueError(f"quadratic: rows={rows} is too few for a fraction p={p} of ones; use more.")
         table = np.zeros(rows)
         table[:ones] = b
         population, share = Database(np.broadcast_to(table, (clients, rows)), Linear(-beta)), ones / rows
@@ -75,25 +75,25 @@ def credit_default(
     floor: float = 1e-3,
     seed: int = 0,
 ) -> Problem:
-    """Borrowers with a history of default who dress up their files to evade detection. Example 2.3, Figure 2.
+    """Borrowers with a history of default who manipulate their files to evade detection. Example 2.3, Figure 2.
 
         loss (1 + y) (log(1 + exp(x.theta)) - y x.theta) + penalty |theta|^2 / 2
         x = x_bar - beta y theta / max(floor, |theta|)
 
     Args:
-        x: [m, d], one row a borrower, scaled by you; y [m] of 0 and 1 (1: has defaulted). Both None: the made-up
-            `credit_table`, its eight features standardized
-        beta: how far people go, a number or one a client; the paper has 0.001, 0.01 and 0.1
+        x: [m, d], one row per borrower, already scaled; y [m] of 0 and 1 (1: has defaulted). Both None: the synthetic
+            `credit_table`, with its eight features standardized
+        beta: how far people move, a number or one per client; the paper has 0.001, 0.01 and 0.1
         penalty: None for 100 / m
-        clients: the rows are dealt out at random (by `seed`) to so many learners, with weights by rows
-        floor: eps_U, on which the paper is silent
+        clients: number of learners among which the rows are split at random (by `seed`), with weights by rows
+        floor: eps_U, which the paper does not specify
 
-    Differs from the paper: its 15,776 rows of GiveMeSomeCredit were never published, so that its figures' numbers
-    cannot be had. There is no intercept, as in loss (7); a column of ones would move like any other.
+    Differs from the paper: its 15,776 rows of GiveMeSomeCredit were never published, so the numbers in its figures
+    cannot be reproduced. There is no intercept, as in loss (7); a column of ones would move like any other.
     """
     check_counts(clients=clients)
     if (x is None) != (y is None):
-        raise ValueError("credit_default: give both x and y, or neither for the made-up table.")
+        raise ValueError("credit_default: pass both x and y, or neither for the synthetic table.")
     made_up = x is None
     if made_up:
         table = credit_table().drop(columns="bank")
@@ -105,7 +105,7 @@ def credit_default(
         raise ValueError(f"credit_default: x must be [rows, features] and y [rows]; got {x.shape} and {y.shape}.")
     m = len(x)
     if clients > m:
-        raise ValueError(f"credit_default: {m} rows cannot be dealt out to clients={clients}.")
+        raise ValueError(f"credit_default: {m} rows cannot be split among clients={clients}.")
     order = np.arange(m) if clients == 1 else np.random.default_rng(seed).permutation(m)
     hands = np.array_split(order, clients)
     features, labels, count = partition.tables(x, y, hands)

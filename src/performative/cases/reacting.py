@@ -1,7 +1,7 @@
 """The five case studies of Zheng et al. 2024, Section 6, with their constants as corrected.
 
-Where clients differ in one number it lies on the midpoint grid of its interval, so that a problem is the same for
-everybody. What the paper leaves open is chosen here, and said so.
+If clients differ in one number, it lies on the midpoint grid of its interval, so a problem is reproducible. What the
+paper leaves open is chosen here, and documented.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ from performative.problem import Problem
 
 
 def _grid(low: float, high: float, clients: int) -> np.ndarray:
-    """Midpoints of equal pieces of an interval, one a client."""
+    """Midpoints of equal subintervals, one per client."""
     check_counts(clients=clients)
     check_room("clients", 16 * clients, clients=clients)
     return low + (high - low) * (np.arange(clients) + 0.5) / clients
@@ -35,13 +35,13 @@ def pricing_demands(
         Z_i ~ N(mu_i - gamma_i theta, 1),      gamma_i in [1, 3],      mu_i in [6, 7] by good,      loss -theta.Z
 
     mu_i is drawn uniformly with `seed`. A fraction `contamination` of the samples comes from N(outlier, 1) instead; the
-    paper does not say where its outliers lie. theta_PS = mu_bar / gamma_bar and theta_PO is half of it.
+    paper does not specify its outliers. theta_PS = mu_bar / gamma_bar and theta_PO is half of it.
     """
     check_counts(clients=clients, goods=goods)
     check_room("pricing_demands", 8 * clients * goods, clients=clients, goods=goods)
     check_number("pricing_demands", outlier=outlier)
     if not 0 <= contamination < 1:
-        raise ValueError(f"pricing_demands: contamination is a share and must lie in [0, 1); got {contamination}.")
+        raise ValueError(f"pricing_demands: contamination is a fraction and must lie in [0, 1); got {contamination}.")
     demand = np.random.default_rng(seed).uniform(6.0, 7.0, (clients, goods))
     sensitivity = np.repeat(_grid(1.0, 3.0, clients)[:, None], goods, axis=1)
     population: AbstractPopulation = Pricing(demand, sensitivity, 1.0)
@@ -53,13 +53,13 @@ def pricing_demands(
 @cites("zheng2024profl")
 @checked
 def pricing_contribution(clients: int = 10) -> Problem:
-    """One price for two groups of fixed demand who stay as long as their budget does. Figures 1b, 1c and 2.
+    """One price for two groups with fixed demand who stay as long as they can afford it. Figures 1b, 1c and 2.
 
         Z | group k ~ N(mu_k, 1/4),      nu_k ~ B_i - theta mu_k,      1 / B_i in [0.09, 0.11],      loss -theta Z
 
     The paper gives gamma_i in [0.09, 0.11] and no demands; here gamma_i = 1 / B_i and mu = (1, 3). Both demands are
-    positive, so revenue always asks for a higher price: there is no stable point inside, and retraining runs to the
-    highest price, 3, at which the last budget is nearly spent. theta_PO = 2.75 lies inside.
+    positive, so a higher price always earns more: there is no stable point in the interior, and retraining goes to the
+    highest price, 3, at which the last budget is nearly spent. theta_PO = 2.75 lies in the interior.
     """
     gamma = _grid(0.09, 0.11, clients)
     groups = tuple(Gaussian(np.full(clients, demand), 0.0, 0.5) for demand in (1.0, 3.0))
@@ -75,8 +75,8 @@ def strategic_classes(kind: str = "different", clients: int = 10) -> Problem:
         x | y ~ N(mean_y - gamma_{i,y} theta, 1/4),      gamma_{i,1} in [2.8, 3.2],      gamma_{i,0} in [0, 0.04]
 
     "same": one feature with means 1 (y = 0) and -1 (y = 1). "different": a second one with means 1 and -0.8. The loss
-    is logistic with an L2 penalty of 0.01. There is an intercept, which the paper does not name: without one the
-    printed accuracies of "different" cannot be reached, with it they are.
+    is logistic with an L2 penalty of 0.01. There is an intercept, which the paper does not mention: without one the
+    printed accuracies of "different" cannot be reached; with it they are.
     """
     means = {"same": [[1.0], [-1.0]], "different": [[1.0, 1.0], [-1.0, -0.8]]}
     if kind not in means:
@@ -90,7 +90,7 @@ def strategic_classes(kind: str = "different", clients: int = 10) -> Problem:
 @checked
 @old_keywords
 def house_pricing(alpha: float = 0.0, clients: int = 10, center: float = 5 / 3) -> Problem:
-    """List prices that move what houses sell for. Table 1, Figures 3 and 4.
+    """List prices that affect the prices at which houses sell. Table 1, Figures 3 and 4.
 
         y = (5/3 + gamma_i theta) x + noise,      x ~ N(5/3, 1),      gamma_i in [center - alpha, center + alpha]
 
@@ -109,12 +109,12 @@ def house_pricing(alpha: float = 0.0, clients: int = 10, center: float = 5 / 3) 
 @cites("zheng2024profl")
 @checked
 def regression_contribution(clients: int = 10) -> Problem:
-    """Retailers of two kinds who leave when they are predicted badly. Figure 5b.
+    """Retailers of two kinds who leave when their predictions are poor. Figure 5b.
 
         y = x + noise or y = 3 x + noise,      nu_k ~ l_{-k}(theta) + 5,      x ~ N(0, s_i),      noise variance 4
 
     Loss ((y - theta x)^2 + (10/3) theta^2) / 2. The paper gives neither x nor c; with s_i in [7, 9] and c = 5 the risk
-    has one stationary point and curves down elsewhere: Polyak-Lojasiewicz, not convex. theta_PS = 0.95 and
+    has one stationary point and negative curvature elsewhere: Polyak-Lojasiewicz, not convex. theta_PS = 0.95 and
     theta_PO = 0.84.
     """
     variance = _grid(7.0, 9.0, clients)

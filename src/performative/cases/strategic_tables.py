@@ -1,7 +1,7 @@
 """Strategic classification on real tables: Give Me Some Credit and Adult, with the constants of three papers.
 
-Each function returns a problem to learn from and the same with people it has not seen, who react too. What the papers
-leave open is chosen here, and said so.
+Each function returns a problem to train on and the same with held-out people, who react too. What the papers leave open
+is chosen here, and documented.
 """
 
 import dataclasses
@@ -19,18 +19,18 @@ from performative.populations import Strategic
 from performative.problem import SCALED_BY_ROWS, Problem
 from performative.types import as_numbers
 
-# Columns that people can change where a rule does not let them change all: those of Jin et al. 2023, Section 4.2
-# (credit lines and loans), and, since nobody says it for Adult, what a person could report otherwise.
+# Columns that people can change if a rule does not let them change all: those of Jin et al. 2023, Section 4.2
+# (credit lines and loans), and, since no paper specifies it for Adult, what a person could misreport.
 _CREDIT = ("RevolvingUtilizationOfUnsecuredLines", "NumberOfOpenCreditLinesAndLoans", "NumberRealEstateLoansOrLines")
 _ADULT = ("education-num", "capital-gain", "capital-loss", "hours-per-week")
 # Rows in the sample of Li, Yemini and Wai 2024, which they did not publish.
 _SAMPLE = 15_776
-# Quantiles at which "strong" cuts a column off.
+# Quantiles at which "strong" clips a column.
 _TAILS = (0.01, 0.99)
 
 
 class StrategicTables(NamedTuple):
-    """A problem to learn from, and the same rule for people whom it has not seen."""
+    """A problem to train on, and the same rule for held-out people."""
 
     problem: Problem
     held_out: Problem
@@ -38,7 +38,7 @@ class StrategicTables(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Rule:
-    """How people react and what is minimized. `strength` holds (low, high) of the clients, for each label or for all.
+    """How people react and what is minimized. `strength` is (low, high) over the clients, by label or for all.
 
     `penalty` is a number, or the c of c / (number of rows).
     """
@@ -77,7 +77,7 @@ def strategic_credit(
     path: str | Path | None = None,
     download: bool = True,
 ) -> StrategicTables:
-    """Borrowers of Give Me Some Credit who change what a lender sees; 1 is who was 90 days late.
+    """Borrowers of Give Me Some Credit who change what a lender sees; label 1 was 90 days late.
 
         "p_fedavg"  x - eps_i theta on utilization, open lines and real estate loans, eps_i ~ U[0.9, 1.1], 10 clients;
                     the balanced table of 18,357 rows; L2 of 1/n, the intercept free             (Jin et al. 2024)
@@ -88,26 +88,26 @@ def strategic_credit(
 
     Args:
         effect: "paper", or "strong": see below
-        strength: eps, gamma or beta in place of the rule's: a number, one a client, or [clients, 2] by label. "pcsgd"
-            has 0.01; the paper also takes 0.001 and 0.1
-        penalty: in place of the rule's
-        rows: so many rows at random, None for all of the rule's
-        held_out: the share of rows that is kept for people not seen; the paper of "pcsgd" has 3 of 10, the others none
-        seed: of the draw of rows, the split, who is whose client, and eps_i
+        strength: eps, gamma or beta, overriding the rule's: a number, one per client, or [clients, 2] by label. "pcsgd"
+            has 0.01; the paper also uses 0.001 and 0.1
+        penalty: overrides the rule's
+        rows: number of rows drawn at random, None for all of the rule's
+        held_out: fraction of rows held out; the paper of "pcsgd" has 3 of 10, the others none
+        seed: for drawing rows, the split, the assignment to clients, and eps_i
         path, download: where the data are, see `pf.data.credit`
 
-    "strong" is ours. As printed hardly anything can be seen. Outliers of 50,000 times the usual value swallow the
-    columns that move, so that no model leans on them; the common part of eps_i moves every score alike, which a free
-    intercept undoes, so that stable and optimal point coincide where all react alike; and where 93 % of the people
-    are of one class, every model says that class. "strong" takes the balanced table with each column cut at its 1 %
-    and 99 % quantile, and eps_i ~ U[0, 4] with L2 of 0.05, gamma_1 = 1 with 0.2, beta = 0.3 with 0.05. These are the
-    largest round figures with which retraining to the minimum still settles (contraction 0.55, 0.72, 0.82 here, and
-    0.74, 0.80, 0.65 on Adult): beyond, only small steps do.
-    Under "pcsgd" stable and optimal point always coincide: theta.x falls by beta |theta|, whose derivative in the
-    deployed model's direction is zero at that model itself.
-    Differs from the papers: 001 counts eleven features of credit, which we take as the ten and a column of ones that
-    nobody can change; the 15,776 rows of 002 are not published, ours are drawn at random. Every rule scales its
-    columns by the training rows, except the balanced table as printed, which comes scaled.
+    "strong" is ours. With the printed constants, hardly any effect is visible. Outliers of 50,000 times the usual value
+    swamp the columns that move, so models hardly use them; the common part of eps_i moves every score equally, which a
+    free intercept undoes, so the stable and the optimal point coincide if all react equally; and if 93 % of the people
+    are in one class, every model predicts that class. "strong" uses the balanced table with each column clipped at its
+    1 % and 99 % quantile, and eps_i ~ U[0, 4] with L2 of 0.05, gamma_1 = 1 with 0.2, beta = 0.3 with 0.05. These are
+    the largest round figures with which full retraining still converges (contraction 0.55, 0.72, 0.82 here, and 0.74,
+    0.80, 0.65 on Adult): beyond them, only small steps do.
+    Under "pcsgd" the stable and the optimal point always coincide: theta.x falls by beta |theta|, whose derivative in
+    the deployed model's direction is zero at that model itself.
+    Differs from the papers: 001 counts eleven features of credit, which we interpret as the ten and a column of ones
+    that nobody can change; the 15,776 rows of 002 are not published, ours are drawn at random. Every rule scales its
+    columns by the training rows, except the balanced table as printed, which is already scaled.
     """
     rule = _find_rule("strategic_credit", paper, effect)
     if (paper, effect) == ("p_fedavg", "paper") or effect == "strong":
@@ -118,7 +118,7 @@ def strategic_credit(
     rng = np.random.default_rng(seed)
     table = table.take(_draw(rng, len(table), wanted, "strategic_credit"))
     if not 0 < held_out < 1:
-        raise ValueError(f"strategic_credit: held_out must be a share between 0 and 1; got {held_out!r}.")
+        raise ValueError(f"strategic_credit: held_out must be a fraction between 0 and 1; got {held_out!r}.")
     order, cut = rng.permutation(len(table)), round(len(table) * (1 - held_out))
     train, test = table.take(order[:cut]), table.take(order[cut:])
     x, unseen = train.x, test.x
@@ -142,20 +142,20 @@ def strategic_adult(
     path: str | Path | None = None,
     download: bool = True,
 ) -> StrategicTables:
-    """People of the 1994 census who change what a classifier of incomes sees; 1 is more than 50,000 dollars a year.
+    """People of the 1994 census who change what an income classifier sees; label 1 earns over 50,000 dollars a year.
 
         "profl"     x - gamma_{i,y} theta on all 14 columns, gamma_1 in [2.8, 3.2], gamma_0 in [0, 0.004] on the
                     midpoint grid, 10 clients, L2 of 0.01, no intercept                (Zheng et al. 2024, Table 2)
 
-    Only that paper has this table. "p_fedavg" and "pcsgd" are the rules of `strategic_credit` on it: under "p_fedavg"
+    Only that paper uses this table. "p_fedavg" and "pcsgd" are the rules of `strategic_credit` on it: under "p_fedavg"
     people change years of education, capital gain and loss, and hours, under "pcsgd" all columns. The other arguments
-    are those of `strategic_credit`; `effect="strong"` takes as many people of either class, cuts columns at their 1 %
-    and 99 % quantile, gives every rule but "pcsgd" an intercept, and has the strengths given there.
-    The split is the published one, 30,162 and 15,060 rows without gaps; `rows` counts both parts.
+    are those of `strategic_credit`; `effect="strong"` balances the classes, clips columns at their 1 % and 99 %
+    quantile, adds an intercept to every rule but "pcsgd", and uses the strengths given there.
+    The split is the published one, 30,162 and 15,060 rows without missing values; `rows` counts both parts.
 
-    The paper does not say how its 14 features become numbers. Here words are numbered in alphabetical order, which is
+    The paper does not say how its 14 features are encoded. Here categories are numbered in alphabetical order, which is
     poor practice, but 14 columns without an intercept give accuracies close to the printed ones: 56.8 % at the stable
-    and 61.6 % at the optimal point, against 54.74 and 60.78. Saying "no" to everybody is right about 75.1 %.
+    and 61.6 % at the optimal point, compared with 54.74 and 60.78. Always predicting "no" has an accuracy of 75.1 %.
     """
     rule = _find_rule("strategic_adult", paper, effect)
     if (paper, effect) == ("profl", "paper"):
@@ -187,24 +187,24 @@ def _find_rule(owner: str, paper: str, effect: str) -> _Rule:
 
 
 def _draw(rng: np.random.Generator, have: int, wanted: int | None, owner: str) -> np.ndarray:
-    """Numbers of `wanted` different rows in random order; all in their own where it is None."""
+    """Indices of `wanted` distinct rows in random order; if None, all rows in order."""
     if wanted is None:
         return np.arange(have)
     check_counts(**{f"{owner}: rows": wanted})
     if wanted > have:
-        raise ValueError(f"{owner}: rows={wanted} is more than there are, {have}.")
+        raise ValueError(f"{owner}: rows={wanted} exceeds the {have} rows available.")
     return rng.permutation(have)[:wanted]
 
 
 def _evened(rng: np.random.Generator, y: np.ndarray) -> np.ndarray:
-    """Rows with as many of either label: all of the rarer one, the others at random."""
+    """Rows balanced by label: all of the rarer one, equally many of the other at random."""
     groups = [rng.permutation(np.flatnonzero(y == label)) for label in (0, 1)]
     least = min(map(len, groups))
     return np.sort(np.concatenate([group[:least] for group in groups]))
 
 
 def _numbered(parts: list[sets.Table]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Words by their place in alphabetical order over all parts, numbers as they are."""
+    """Categories numbered in alphabetical order over all parts; numbers unchanged."""
     columns = []
     for index in range(len(parts[0].features)):
         values = [part.x[:, index] for part in parts]
@@ -216,7 +216,7 @@ def _numbered(parts: list[sets.Table]) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def _scaled(train: np.ndarray, test: np.ndarray, cut: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Mean 0 and variance 1 over the training rows, their tails cut off first where asked."""
+    """Mean 0 and variance 1 over the training rows, after clipping the tails if `cut`."""
     if cut:
         low, high = np.quantile(train, _TAILS, axis=0)
         train, test = np.clip(train, low, high), np.clip(test, low, high)
@@ -235,11 +235,11 @@ def _deal(
     penalty: float | None,
     seed: int,
 ) -> StrategicTables:
-    """Rows to clients at random, and the two problems."""
+    """Assign rows to clients at random, and build the two problems."""
     clients = rule.clients if clients is None else clients
     features = train[0].shape[1]
     if penalty is None:
-        # n is what is trained on; the m of 002 counts the rows before the split.
+        # n counts training rows; the m of 002 counts the rows before the split.
         counted = len(train[1]) + (len(test[1]) if rule.private else 0)
         penalty = rule.penalty / counted if rule.by_rows else rule.penalty
     check_finite("strategic tables", penalty=penalty)
@@ -267,7 +267,7 @@ def _deal(
 
 
 def _strengths(rule: _Rule, clients: int, seed: int) -> Any:
-    """One a client, drawn evenly; by label on the midpoint grid, so that it is the same for everybody."""
+    """One per client, drawn uniformly; by label, on the midpoint grid."""
     check_counts(clients=clients)
     if len(rule.strength) == 2:
         places = (np.arange(clients) + 0.5) / clients

@@ -1,4 +1,4 @@
-"""Before a deployment: will retraining settle, where, and what does settling there cost?"""
+"""Before a deployment: will retraining settle, where, and at what cost?"""
 
 from performative.certify.certificate import Certificate
 from performative.certify.certifying import certify

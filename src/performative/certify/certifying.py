@@ -1,4 +1,4 @@
-"""`certify`: all that can be said of a problem before a deployment."""
+"""`certify`: everything that can be said about a problem before a deployment."""
 
 import dataclasses
 import math
@@ -28,8 +28,8 @@ from performative.solve.landscape import Landscape, survey
 from performative.solve.worlds import remembers
 from performative.types import Theta
 
-# Models at which all is measured beside the points themselves; none where one look at all clients costs more than so
-# many numbers, or there are more clients than that.
+# Models at which everything is measured in addition to the points themselves; none if one pass over all clients costs
+# more than this many numbers, or if there are more clients than that.
 _SCATTERED = 4
 _COSTLY = 1 << 26
 _MANY = 1000
@@ -43,36 +43,36 @@ def certify(
     problem: Problem, *, theta: Theta = None, static: Any = None, error: float | None = None,
     spells: Count | None = 1, seed: int = 0, samples: int = 4096, progress: bool | None = None,
 ) -> Certificate:  # fmt: skip
-    """Will retraining settle, where, and what does it cost to settle there?
+    """Will retraining settle, where, and at what cost?
 
         eps_bar = sum_i p_i eps_i < mu / L      sufficient: one stable point, which attracts from every start
         rho(d Phi / d theta) < 1                necessary and sufficient for a stable point to attract from nearby
 
     Args:
-        theta: the start: the model in the world's hands before anything is learnt, None for zeros. Of several stable
-            points the attracting one nearest to the start is judged, as in `stable_point`
-        static: the model that was learnt once, None for the minimizer of the risk on the data of `theta`
-        error: standard deviation of training along the way from the static to the stable model, in the units of theta;
-            None for what the sizes of the clients' tables say
-        spells: how often the world moves under each model, None for as often as it takes to settle. Where the data
-            remember past models, model and worlds are judged together: retraining may run away from a point that it
-            would settle at if it waited
-        seed: of the draws that sensitivities are estimated from, where the population does not tell them
-        samples: draws a client for that, fewer where there are many clients
-        progress: show a bar; None shows one on a terminal
+        theta: the start: the model deployed before anything is learned, None for zeros. If there are several stable
+            points, the attracting one nearest to the start is assessed, as in `stable_point`
+        static: the model trained once, None for the minimizer of the risk on the data of `theta`
+        error: standard deviation of training along the direction from the static to the stable model, in units of
+            theta; None to derive it from the sizes of the clients' tables
+        spells: how often the world moves under each model, None for as often as it takes to settle. If the data
+            remember past models, model and worlds are assessed jointly: retraining may diverge from a point at which it
+            would settle if it waited
+        seed: for the draws from which sensitivities are estimated, if the population does not declare them
+        samples: draws per client for that, fewer if there are many clients
+        progress: show a progress bar; None shows one on a terminal
 
     See `Certificate`. Jin et al. 2024, Assumptions 2.1 to 2.3 and Proposition 2.8. Differs from the paper: an eps_bar
-    above mu / L does not rule out that retraining settles. Mu and L of most losses are known only where they were
-    measured; points are searched for from several starts, and a list of what was found is no proof.
+    above mu / L does not rule out that retraining settles. For most losses, mu and L are known only where they were
+    measured; points are searched from several starts, and the list of points found is not a proof.
 
-    Where the data drift (`pf.populations.Drifting`) training settles only if the stable point comes to rest; else the
-    certificate says how far behind it stays, as far as that is known.
+    If the data drift (`pf.populations.Drifting`), training settles only if the stable point comes to rest; otherwise
+    the certificate says how far behind training stays, if that is known.
     """
     _check(error, samples)
     cache_compilations()
     bar = progress_bar("certify", len(_STEPS), progress, "steps")
     with jax.enable_x64(True), warnings.catch_warnings(), relying() as heard, bar as update:
-        # What solvers warn of stands in the certificate, in words.
+        # The certificate states in words what the solvers warn about.
         warnings.simplefilter("ignore", RuntimeWarning)
         warnings.simplefilter("ignore", PerformativeWarning)
         moving, (problem, drift) = problem, stop(problem)
@@ -105,12 +105,12 @@ def _certificate(
 ) -> Certificate:  # fmt: skip
     p = np.asarray(problem.client_weights, np.float64)
     mean, low, high = (float(p @ v) for v in (eps.value, eps.lower, eps.upper))
-    # A loss whose gradient never changes has L = 0, and nothing that it could need.
+    # A loss with constant gradient has L = 0, so no condition is needed.
     threshold = curvature.mu / curvature.L if curvature.L > 0 else (np.nan if math.isnan(curvature.L) else np.inf)
     sufficient = None
     if points.others:
         sufficient = False  # the condition allows one stable point only
-    elif high < threshold or low >= threshold:  # neither where the threshold is not a number
+    elif high < threshold or low >= threshold:  # neither if the threshold is NaN
         sufficient = bool(high < threshold)
     gap = _distance(points.static, points.stable)
     stateful = remembers(land.problem, land.like)
@@ -138,15 +138,15 @@ def _certificate(
 
 
 def _factor(eps_bar: float, curvature: Any) -> float:
-    """eps_bar L_data / mu, infinite where the risk is not strongly convex."""
+    """eps_bar L_data / mu, infinite if the risk is not strongly convex."""
     return math.inf if curvature.mu <= 0 else eps_bar * curvature.L_data / curvature.mu
 
 
 def _region(land: Landscape, points: Points, seed: int) -> tuple[list[np.ndarray], float]:
-    """Models in the ball around the stable point that holds the other points, the center first; and its radius."""
+    """Models in the ball around the stable point that contains the other points, center first; and its radius."""
     center = points.center
     known = _different([center, *points.named])
-    # Points that coincide still leave a neighborhood to look at.
+    # Even if all points coincide, look at a neighborhood.
     least = 0.1 * (1.0 + float(np.linalg.norm(center)))
     radius = max([least, *(float(np.linalg.norm(x - center)) for x in known)])
     clients = land.problem.clients
@@ -170,7 +170,7 @@ def _sensitivity(
 
 
 def _different(points: list[np.ndarray]) -> list[np.ndarray]:
-    """The points without those that are there already."""
+    """The points without duplicates."""
     out: list[np.ndarray] = []
     for x in points:
         if all(np.linalg.norm(x - other) > 1e-9 * (1.0 + np.linalg.norm(x)) for other in out):
@@ -188,6 +188,6 @@ def _distance(x: np.ndarray | None, y: np.ndarray | None) -> float:
 
 def _check(error: Any, samples: Any) -> None:
     if error is not None and not (np.ndim(error) == 0 and np.isfinite(error) and error >= 0):
-        raise ValueError(f"error must be a number >= 0, how far off training is in units of theta; got {error!r}.")
+        raise ValueError(f"error must be a number >= 0, a standard deviation in units of theta; got {error!r}.")
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 64:
-        raise ValueError(f"samples must be a whole number of draws a client, 64 or more; got {samples!r}.")
+        raise ValueError(f"samples must be a whole number of draws per client, at least 64; got {samples!r}.")

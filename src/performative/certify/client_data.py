@@ -29,7 +29,7 @@ def samples_under(
 
 
 def mean_under(land: Landscape, population: AbstractPopulation, theta: Theta, nodes: int) -> Float[Array, " k"]:
-    """The mean of one client's data under theta; unlike a sample it is smooth where theta moves chances."""
+    """The mean of one client's data under theta; unlike a sample it is smooth when theta moves probabilities."""
     world = population.settle(Scene(theta, land.problem.loss))
     noise, share = population.quadrature_within(world, theta, nodes)
     rows = jax.vmap(lambda u: as_row(population.sample(u, world, theta)))(noise)
@@ -37,5 +37,5 @@ def mean_under(land: Landscape, population: AbstractPopulation, theta: Theta, no
 
 
 def as_row(z: PyTree) -> Float[Array, " k"]:
-    """A sample as numbers, labels too."""
+    """A sample as numbers, labels included."""
     return jnp.concatenate([jnp.ravel(leaf).astype(jnp.float64) for leaf in jax.tree.leaves(z)])

@@ -17,24 +17,24 @@ from performative.populations import AbstractPopulation
 from performative.solve.landscape import Landscape
 from performative.types import Noise, Scene
 
-# Samples whose second derivatives are formed at each model, and numbers that these may hold (64 MB).
+# Samples whose second derivatives are formed at each model, and the most numbers they may take (64 MB).
 _SAMPLES = 1 << 14
 _NUMBERS = 1 << 23
-# Matrices whose spectral norm is computed first: those that are largest entry by entry.
+# Matrices whose spectral norm is computed first: those with the largest entries.
 _LIKELY = 256
 
 
 @dataclasses.dataclass(frozen=True)
 class Curvature:
-    """Constants of Assumptions 2.1 and 2.2; NaN where they were not computed.
+    """Constants of Assumptions 2.1 and 2.2; NaN if not computed.
 
     Attributes:
         mu: f(. ; deployed) is mu-strongly convex.
         L_theta: How fast the gradient of ONE sample's loss changes with theta.
         L_data: How fast it changes with the sample; L = max(L_theta, L_data).
-        mu_exact: Whether mu holds everywhere; `L_exact` says so of L.
-        models: At how many models they were measured where they do not; `rows` at how many samples. The true mu can
-            then be smaller, the true L larger.
+        mu_exact: Whether mu holds everywhere; `L_exact` likewise for L.
+        models: The number of models at which they were measured otherwise; `rows` the number of samples. The true mu
+            can then be smaller, the true L larger.
     """
 
     mu: float
@@ -51,15 +51,15 @@ class Curvature:
 
 
 def measure_curvature(land: Landscape, points: list[np.ndarray], smooth: bool, seed: int) -> Curvature:
-    """mu and L over the `points` (the first is the center), or everywhere where the loss tells.
+    """mu and L over the `points` (the first is the center), or everywhere if the loss declares them.
 
         mu = min lambda_min(d^2 f(theta; deployed) / d theta^2)
         L_theta = max |d^2 l / d theta^2|_2,      L_data = max |d^2 l / d theta dz|_2
 
-    mu: theta and deployed both run over the points, one of them at the center or both alike. L: over the rows of the
-    clients' tables, or over draws; labels (whole numbers) are held. Where the model moves the chances of who is
-    sampled (`smooth` is False), L_data is also the largest |grad l(theta; z) - grad l(theta; z')| / |z - z'| over
-    pairs of samples, labels included.
+    mu: theta and deployed both range over the points, with one of them at the center or both equal. L: over the rows of
+    the clients' tables, or over draws; labels (integers) are held fixed. If the model moves the probabilities of who is
+    sampled (`smooth` is False), L_data is also the largest |grad l(theta; z) - grad l(theta; z')| / |z - z'| over pairs
+    of samples, labels included.
     """
     known: tuple[float, float, float] | None = declared(land.problem.loss, "curvature")
     if known is not None:
@@ -73,7 +73,7 @@ def measure_curvature(land: Landscape, points: list[np.ndarray], smooth: bool, s
     clients, rows = _how_many(land)
     steepness = _steepness(land, jnp.asarray(np.stack(points)), jax.random.key(seed), clients, rows, not smooth)
     L_theta, L_data = (float(v) for v in steepness)
-    # The curvature depends on x alone, as that of the ridge loss, and these x do not react: it is the same everywhere.
+    # The curvature depends only on x, as for the ridge loss, and x does not react: it is the same everywhere.
     by_x, stay = declared(land.problem.loss, "hessian_by_x"), declared(land.problem.population, "features_stay")
     return Curvature(mu, L_theta, L_data, bool(by_x and stay), False, len(points), _looked_at(land, clients, rows))
 
@@ -98,7 +98,7 @@ def _looked_at(land: Landscape, clients: int, rows: int) -> int:
 
 
 def _spread(land: Landscape, clients: int) -> np.ndarray:
-    """So many clients, evenly over all."""
+    """Indices of this many clients, evenly spaced."""
     return np.linspace(0, land.problem.clients - 1, clients).astype(int)
 
 
@@ -106,7 +106,7 @@ def _spread(land: Landscape, clients: int) -> np.ndarray:
 def _steepness(
     land: Landscape, points: Float[Array, "P d"], key: Array, clients: int, rows: int, jumps: bool
 ) -> tuple[Array, Array]:
-    """L_theta and L_data over the points, the deployed model being the same."""
+    """L_theta and L_data over the points, with the same model deployed."""
     each_row, shared = split_clients(land.problem.population)
     some = jax.tree.map(lambda leaf: leaf[_spread(land, clients)], each_row)
 
@@ -115,7 +115,7 @@ def _steepness(
             return _one_client(land, eqx.combine(mine, shared), theta, key, rows, jumps)
 
         by_theta, by_data, jump = jax.vmap(client)(some, jax.random.split(key, clients))
-        counts = land.weights[_spread(land, clients)] > 0  # clients without weight are nobody's business
+        counts = land.weights[_spread(land, clients)] > 0  # clients of zero weight do not count
         each = [jnp.where(counts[:, None, None, None], m, 0) for m in (by_theta, by_data)]
         largest = [_largest_norm(m.reshape(-1, *m.shape[2:])) for m in each]
         return largest[0], jnp.maximum(largest[1], jnp.max(jnp.where(counts, jump, 0)))
@@ -127,12 +127,12 @@ def _steepness(
 def _one_client(
     land: Landscape, population: AbstractPopulation, theta: Float[Array, " d"], key: Array, rows: int, jumps: bool
 ) -> tuple[Float[Array, "n d d"], Float[Array, "n d k"], Float[Array, ""]]:
-    """Second derivatives of each sample's loss: in theta twice, in theta and data; the steepest jump, 0 for none."""
+    """Second derivatives of each sample's loss: in theta, and in theta and data; the steepest jump, 0 for none."""
     deployed = land.model(theta)
     world = population.settle(Scene(deployed, land.problem.loss))
     which = None
     if population.capacity is not None:
-        # Evenly over the client's real rows: each of them where there is room for all.
+        # Evenly over the client's non-padding rows: all of them if there is room.
         real = jnp.asarray(population.rows, jnp.int32)
         which = (jnp.arange(rows, dtype=jnp.int32) * real) // rows
     noise = population.draw(key, (rows,), deployed, which)
@@ -158,7 +158,7 @@ def _one_client(
 
 
 def _largest_norm(matrices: Float[Array, "n d k"]) -> Array:
-    """The largest spectral norm: of those with the largest upper bounds, and of all where that leaves a doubt."""
+    """The largest spectral norm: of those with the largest upper bounds, and of all if that is inconclusive."""
     if 0 in matrices.shape[1:]:
         return jnp.zeros((), matrices.dtype)
     # By the smaller of the two Gram matrices.
@@ -172,7 +172,7 @@ def _largest_norm(matrices: Float[Array, "n d k"]) -> Array:
 
 
 def _eigenvalue_bound(gram: Float[Array, "n d d"]) -> Float[Array, " n"]:
-    """|G^8|_F^(1/8): at least the largest eigenvalue of G, at most d^(1/16) times that. NaN where G holds one."""
+    """|G^8|_F^(1/8): at least the largest eigenvalue of G, at most d^(1/16) times that. NaN if G contains one."""
     log, share = jnp.zeros(len(gram), gram.dtype), 1.0
     for power in range(4):
         if power:

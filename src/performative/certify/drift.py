@@ -1,4 +1,4 @@
-"""Data that move by themselves: does the stable point come to rest, and how far behind does training stay?"""
+"""Data that drift on their own: does the stable point come to rest, and how far behind does training stay?"""
 
 import dataclasses
 from typing import Any
@@ -14,13 +14,13 @@ from performative.problem import Problem
 from performative.solve.landscape import Landscape
 from performative.solve.worlds import remembers
 
-# A speed below this share of the size of the numbers involved is rounding.
+# A speed below this fraction of the magnitude of the numbers involved is roundoff.
 _STILL = 1e-10
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class AbstractDrift:
-    """What is known of a moving target; see `Certificate`."""
+    """What is known about a moving target; see `Certificate`."""
 
     drifts: bool = False
     still: bool | None = None
@@ -32,14 +32,14 @@ class AbstractDrift:
 
     @property
     def moves(self) -> bool:
-        """Whether the data change by themselves, and it is not known that the stable point stands still in the end."""
+        """Whether the data change on their own and the stable point is not known to stand still eventually."""
         return self.drifts and self.still is not True
 
 
 def stop(problem: Problem) -> tuple[Problem, dict[str, Any]]:
-    """The problem at the time from which its data stand still or move in a straight line; what is known so far.
+    """The problem at the time from which its data stand still or move in a straight line, and what is known so far.
 
-    At time 0 where there is no such time.
+    At time 0 if there is no such time.
     """
     if not problem.population.reads_time:
         return problem, {}
@@ -53,13 +53,13 @@ def stop(problem: Problem) -> tuple[Problem, dict[str, Any]]:
 
 
 def outlook(problem: Problem, land: Landscape, stable: np.ndarray | None, known: dict[str, Any]) -> dict[str, Any]:
-    """How far behind training stays, where samples' gradients are linear and the level alone moves; else nothing new.
+    """How far behind training stays, if gradients are linear and only the level moves; else nothing new.
 
         u_{t+1} = M u_t - w,      M = -H^-1 C,      w = theta_PS(t+1) - theta_PS(t)       retraining, one a unit of time
         u_{t+1} = (I - eta J) u_t - w,      J = H + C                                     steps of constant length eta
 
-    On a straight line w is constant, so that u tends to -(I - M)^-1 w and -(eta J)^-1 w. On another path, with the
-    squared loss, |u| is at most sup |w| / (1 - |M|) once the start is forgotten.
+    On a straight line w is constant, so u tends to -(I - M)^-1 w and -(eta J)^-1 w. On any other path, with the squared
+    loss, |u| is at most sup |w| / (1 - |M|) after burn-in.
     """
     if not known or known.get("still") or stable is None or not is_linear(problem, land):
         return known
@@ -84,7 +84,7 @@ def outlook(problem: Problem, land: Landscape, stable: np.ndarray | None, known:
 
 
 def _paths(population: AbstractPopulation) -> list[AbstractPath | None]:
-    """All paths of a population; None for people who read the time in a way of their own."""
+    """All paths of a population; None for people who use the time in a custom way."""
     found: list[AbstractPath | None] = []
     for part in chain(population, AbstractPopulation):
         if part.path_of_level is not None:
@@ -95,7 +95,7 @@ def _paths(population: AbstractPopulation) -> list[AbstractPath | None]:
 
 
 def is_linear(problem: Problem, land: Landscape) -> bool:
-    """Whether one path moves the level of data that follow the model linearly and at once, with a linear gradient."""
+    """Whether one path moves the level of data that follow the model linearly and immediately, with linear gradient."""
     people = problem.population
     if people.path_of_level is None or problem.domain is not None or not people.moves_level_alone:
         return False
@@ -105,7 +105,7 @@ def is_linear(problem: Problem, land: Landscape) -> bool:
 
 
 def _bound(problem: Problem, J: np.ndarray, M: np.ndarray) -> float:
-    """sup |w| / (1 - |M|) for the squared loss, whose gradient moves against the level; NaN where there is none."""
+    """sup |w| / (1 - |M|) for the squared loss, whose gradient moves against the level; NaN if there is none."""
     people = problem.population
     factor = float(np.linalg.norm(M, 2)) if np.all(np.isfinite(M)) else np.inf
     path, curvature = people.path_of_level, declared(problem.loss, "curvature")

@@ -1,4 +1,4 @@
-"""What a certificate says, as findings: what is sufficient and what was measured are kept apart."""
+"""A certificate as findings: sufficient conditions and measurements are kept apart."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ from performative.findings import Finding, Severity, plain
 
 
 def findings_of(c: Certificate) -> tuple[Finding, ...]:
-    """The verdict first, then what is sufficient, what holds near the stable point, what it costs."""
+    """The verdict, then the sufficient conditions, what holds near the stable point, and the cost."""
     on_word = [Finding("word.author", "caution", {"word": word}) for word in c.on_word]
     return (_verdict(c), *_drift(c), *_sufficient(c), *_near(c), *_costs(c), *on_word)
 
@@ -50,7 +50,7 @@ def _verdict(c: Certificate) -> Finding:
 
 
 def _moving(c: Certificate) -> Finding:
-    """The target does not stay."""
+    """The stable point keeps moving."""
     if c.still is None:
         bound = None if math.isnan(c.lag_bound) else c.lag_bound
         return Finding("verdict.may-move", "caution", {"bound": bound})
@@ -59,7 +59,7 @@ def _moving(c: Certificate) -> Finding:
 
 
 def _drift(c: Certificate) -> list[Finding]:
-    """How the data move by themselves."""
+    """How the data drift on their own."""
     if not c.drifts:
         return []
     if c.still:
@@ -104,7 +104,7 @@ def _sufficient(c: Certificate) -> list[Finding]:
 
 
 def _memory(c: Certificate) -> Finding:
-    """What is promised of model and worlds together."""
+    """What is guaranteed for model and worlds jointly."""
     if c.spells is None:
         return Finding("sufficient.settled-data", "info", {})
     if not c.covers_memory:
@@ -138,7 +138,7 @@ def _near(c: Certificate) -> list[Finding]:
 
 
 def _nothing_attracts(c: Certificate) -> bool:
-    """Whether neither retraining nor small steps settle at any point that was found."""
+    """Whether neither retraining nor small steps settle at any point found."""
     return c.attracting is False and c.settles is False and not any(p.attracting or p.settles for p in c.others)
 
 
@@ -185,7 +185,7 @@ def _costs(c: Certificate) -> list[Finding]:
 
 
 def _detection(c: Certificate) -> list[Finding]:
-    """Does the effect show beside the error of training?"""
+    """Is the effect detectable given the training error?"""
     if c.static is None:
         return [Finding("cost.no-static", "info", {"why": c.no_static})]
     if c.stable is None:
@@ -199,7 +199,7 @@ def _detection(c: Certificate) -> list[Finding]:
 
 
 def _point(theta: Any) -> dict[str, Any]:
-    """A model of one array by its values, others by their size."""
+    """A single-array model by its values, others by their size."""
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(theta)]
     values = plain(leaves[0]) if len(leaves) == 1 else None
     return {"values": values, "size": sum(leaf.size for leaf in leaves), "norm": _norm(theta)}

@@ -1,4 +1,4 @@
-"""Sensitivities eps_i that a population tells without a draw."""
+"""Sensitivities eps_i that are known without sampling."""
 
 import numpy as np
 
@@ -8,13 +8,13 @@ from performative.populations.linear import Translation
 
 
 def known_sensitivity(population: AbstractPopulation) -> np.ndarray | None:
-    """eps_i of Assumption 2.3, [N], where the data are groups that move without changing shape; else None.
+    """eps_i of Assumption 2.3, [N], if the data are groups that move without changing shape; else None.
 
         W_1(D_i(theta), D_i(theta')) = |M_i (theta - theta')|,      eps_i = |M_i|_2,      M_i = sum_k share_ik M_ik
 
-    W_1 is at least the distance of the means, and at most the cost of moving every sample with its group:
-    |M_i|_2 <= eps_i <= sum_k share_ik |M_ik|_2. Where both agree (one group, or groups that move the same way), that
-    is eps_i for all models; where they do not, None: estimate it.
+    W_1 is at least the distance of the means, and at most the cost of moving every sample with its group: |M_i|_2 <=
+    eps_i <= sum_k share_ik |M_ik|_2. If both agree (one group, or groups that move the same way), that is eps_i for all
+    models; otherwise None: estimate it.
     """
     parts: list[Translation] | None = declared(population, "translations")
     if parts is None:
@@ -25,7 +25,7 @@ def known_sensitivity(population: AbstractPopulation) -> np.ndarray | None:
 
 
 def _add(parts: list[Translation]) -> np.ndarray:
-    """sum_k share_k M_k, numbers and coordinates widened where another part has more axes."""
+    """sum_k share_k M_k, broadcast if another part has more axes."""
     widest = max((follows for _, follows in parts), key=lambda m: m.ndim)
     total = np.zeros(widest.shape)
     for share, follows in parts:
@@ -38,7 +38,7 @@ def _add(parts: list[Translation]) -> np.ndarray:
 
 
 def _norm(follows: np.ndarray) -> np.ndarray:
-    """How far the data move per unit of theta at most, [N]."""
+    """The most the data move per unit of theta, [N]."""
     if follows.ndim == 1:
         return np.abs(follows)
     if follows.ndim == 2:

@@ -1,4 +1,4 @@
-"""Data that remember: what is promised of model and worlds together."""
+"""Data with memory: what is guaranteed for model and worlds jointly."""
 
 import math
 
@@ -9,15 +9,15 @@ from performative.solve.worlds import remembers
 
 
 def memory_rate(problem: Problem, land: Landscape, settled: float, spells: int | None) -> float:
-    """What a retraining leaves of an error of model and felt models, from every start; NaN where that is not known.
+    """Fraction of the error in model and felt models that a retraining leaves, from every start; NaN if unknown.
 
         |theta' - theta''| <= rho max_ij |felt_ij' - felt_ij''|,      rho = eps_bar L_data / mu (settled data)
         max_ij |felt_ij' - felt_ij''| <= max_ij (q_ij + (1 - q_ij) rho) max_ij |felt_ij - felt_ij''|,
         q_ij = (1 - speed_ij)^spells
 
     The first line is Perdomo et al. 2020, Theorem 3.5, for people who have felt different models: the Wasserstein
-    distance of a client's data is at most eps_i times the shares' mean of what its pools felt. Hence any speeds above 0
-    settle where rho < 1. Attained with one speed and eps_i >= 0 (Brown, Hod and Kalemaj 2022).
+    distance of a client's data is at most eps_i times the share-weighted mean of what its pools felt. Hence any speeds
+    above 0 settle if rho < 1. Attained with one speed and eps_i >= 0 (Brown, Hod and Kalemaj 2022).
     """
     if spells is None:
         return settled

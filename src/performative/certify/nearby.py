@@ -9,21 +9,21 @@ from performative.solve.landscape import Landscape
 from performative.solve.minimize import minimize, nearer
 from performative.solve.roots import escaped, scatter
 
-# Distances from the point in units of 1 + |x|, and how far what happens there may be from what the derivative says, as
-# a share of the curvature. A smooth reaction differs by the square of the distance.
+# Distances from the point in units of 1 + |x|, and the allowed deviation from the derivative's prediction there, as a
+# fraction of the curvature. For a smooth reaction it is of second order in the distance.
 _STEPS = ((1e-2, 0.1), (1e-1, 0.5))
 _FLAT = ((1e-2, 0.02),)
 _DIRECTIONS, _STARTS = 4, 8
-# A risk is lower elsewhere by more than this share of itself.
+# A risk counts as lower elsewhere if it is lower by more than this fraction of itself.
 _LOWER = 1e-8
 
 
 def reaction_jumps(land: Landscape, x: np.ndarray, curvature: np.ndarray | None) -> bool:
-    """Whether the data react otherwise than the derivative of the sample says; `curvature` is that of f at (x, x).
+    """Whether the data react differently from the sample's derivative; `curvature` is that of f at (x, x).
 
         |grad_1 f(x; b) - grad_1 f(x; a) - C (b - a)| > tolerance max(|H|, |C|) |b - a|,      a, b on both sides of x
 
-    So it is where people cross a threshold of the model: each sample stays or jumps, and its derivative is 0.
+    This happens when people cross a threshold of the model: each sample stays or jumps, and its derivative is 0.
     """
     if curvature is None or not np.all(np.isfinite(curvature)):
         return False
@@ -38,7 +38,7 @@ def reaction_jumps(land: Landscape, x: np.ndarray, curvature: np.ndarray | None)
 
 
 def risk_still_falls(land: Landscape, x: np.ndarray) -> bool:
-    """Whether the performative risk is not flat at x, where descent by derivatives has ended inside of the domain.
+    """Whether the performative risk is not flat at x, where gradient descent ended inside the domain.
 
     |f(b; b) - f(a; a)| / |b - a| > tolerance |d^2 f(theta; theta)| (1 + |x|)
     """
@@ -54,7 +54,7 @@ def risk_still_falls(land: Landscape, x: np.ndarray) -> bool:
 
 
 def lower_minimum(land: Landscape, x: np.ndarray) -> np.ndarray | None:
-    """A model with a lower risk on the data of x than x has, None where none was found: x is a local minimum there."""
+    """A model with a lower risk than x on the data of x, so x is only a local minimum there; None if none was found."""
     if declared(land.problem.loss, "convex") or not land.dense:
         return None
     view = land.decoupled(x)
@@ -67,7 +67,7 @@ def lower_minimum(land: Landscape, x: np.ndarray) -> np.ndarray | None:
 
 
 def _pairs(land: Landscape, x: np.ndarray, steps: Any = _STEPS) -> Any:
-    """Models on both sides of x, and what is allowed there."""
+    """Models on both sides of x, and the tolerance there."""
     rng = np.random.default_rng(0)
     for _ in range(1 if len(x) == 1 else _DIRECTIONS):
         way = rng.standard_normal(len(x))

@@ -20,19 +20,19 @@ from performative.solve.solution import Solution
 from performative.solve.stable import equilibria
 from performative.types import Theta
 
-# Other equilibria that the region takes in.
+# Other equilibria included in the region.
 _NEAREST = 4
-# Retrainings that show where the start leads where there are several points, and the largest model they are tried for.
+# Retrainings used to see where the start leads if there are several points, and the largest model tried.
 _RETRAININGS, _SMALL = 30, 64
-# Warnings of the solvers that the certificate says itself.
+# Solver warnings that the certificate states itself.
 _FALLS, _LOWER, _DISAGREES = "risk-falls-far-out", "lower-elsewhere", "closed-form-disagrees"
-# As close to 1 a contraction factor cannot be told from it.
+# A contraction factor this close to 1 is indistinguishable from it.
 _EDGE = 1e-9
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Points(AbstractPoints):
-    """Points as vectors, None with a reason in `no_*` where there is none. For the rest see `Certificate`."""
+    """Points as vectors, or None with a reason in `no_*`. For the rest see `Certificate`."""
 
     start: np.ndarray
     stable: np.ndarray | None = None
@@ -43,7 +43,7 @@ class Points(AbstractPoints):
 
     @property
     def center(self) -> np.ndarray:
-        """The point that all is measured around."""
+        """The point around which everything is measured."""
         return self.start if self.stable is None else self.stable
 
     @property
@@ -56,9 +56,9 @@ class Points(AbstractPoints):
 def find_points(
     problem: Problem, land: Landscape, start: np.ndarray, static: Any, spells: int | None, begin: Callable[[str], None]
 ) -> Points:
-    """All points that can be found. Of several stable points the attracting one nearest to the start is `stable`.
+    """Find all points. If there are several stable points, `stable` is the attracting one nearest to the start.
 
-    Call it inside `jax.enable_x64(True)`, as all that uses the landscape.
+    Call it inside `jax.enable_x64(True)`, like everything that uses the landscape.
     """
     found: dict[str, Any] = {"start": start}
     theta = land.shaped(start)
@@ -93,8 +93,8 @@ def find_points(
             if not found["optimal_known"] and risk_still_falls(land, found["optimal"]):
                 del found["optimal"]
                 found["no_optimal"] = (
-                    "the optimal point is not known: descent by derivatives ends where the performative risk still "
-                    "falls, since samples jump as the model moves"
+                    "the optimal point is not known: gradient descent ends where the performative risk still "
+                    "decreases, because samples jump as the model moves"
                 )
         except ValueError as refusal:
             found["no_optimal"] = _reason(refusal)
@@ -105,7 +105,7 @@ def find_points(
 
 
 def _reached(problem: Problem, land: Landscape, theta: Theta, listed: Any, spells: int | None) -> np.ndarray | None:
-    """The point that exact retraining from the start ends at, None where that is none of those listed."""
+    """The point at which exact retraining from the start ends, None if it is not among those listed."""
     try:
         end = land.flat(_last(repeated_risk_minimization(problem, theta, _RETRAININGS, spells=spells)))
     except ValueError:  # nothing to retrain to
@@ -117,11 +117,11 @@ def _reached(problem: Problem, land: Landscape, theta: Theta, listed: Any, spell
 
 def _about_stable(land: Landscape, point: Solution) -> dict[str, Any]:
     x, view = land.flat(point.theta), land.equilibrium()
-    # Inside of the domain the gradient of a stable point is zero.
+    # Inside the domain the gradient at a stable point is zero.
     on_edge = bool(land.domain is not None and np.max(np.abs(view.gradient(x))) > 1e2 * allowed(view, x))
     curvature = land.curvature(x, x)
     jumps = not on_edge and reaction_jumps(land, x, curvature)
-    # What derivatives say of a reaction that jumps is worth nothing.
+    # Derivatives are meaningless for a reaction that jumps.
     told = not jumps and not abs(point.contraction - 1.0) <= _EDGE
     return {
         "stable": x,
@@ -136,7 +136,7 @@ def _about_stable(land: Landscape, point: Solution) -> dict[str, Any]:
 
 
 def _multiplier(d: int, hessian: np.ndarray | None, factor: float) -> float:
-    """The eigenvalue of d Phi with the largest modulus where it is real and no domain is in the way; else its size."""
+    """The eigenvalue of d Phi of largest modulus if it is real and no domain interferes; otherwise its modulus."""
     if hessian is None or not np.all(np.isfinite(hessian)) or not np.isfinite(factor):
         return factor
     values = np.linalg.eigvals(-np.linalg.pinv(hessian[:d, :d], rcond=1e-9) @ hessian[:d, d:])
@@ -151,7 +151,7 @@ def _last(path: Any) -> Any:
 
 
 def _reason(refusal: ValueError) -> str:
-    """The solver's message without its name and without its advice to those who called it."""
+    """The solver's message without its name and its advice to the caller."""
     text = str(refusal).removesuffix(f" [{code_of(refusal)}]")
     text = text.split(": ", 1)[-1].replace(", or other `starts`", "")
     return text.split("; there is nothing")[0].split(" Give another `start`")[0]

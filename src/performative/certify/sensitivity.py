@@ -15,13 +15,13 @@ from performative.certify.client_data import mean_under, sample_width, samples_u
 from performative.certify.transport import paired_distance
 from performative.solve.landscape import Landscape
 
-# Draws of all clients together, and numbers that are held at once (32 MB; sorting needs a few times as much).
+# Total draws over all clients, and numbers held in memory at once (32 MB; sorting needs a few times as much).
 _DRAWS = 1 << 21
 _NUMBERS = 1 << 22
 _NODES = 256
 _POWER_STEPS = 8
-# How far apart neighboring models lie, as a share of the radius. Where theta moves chances rather than samples, few
-# draws differ between near models, so that these are further apart.
+# How far apart neighboring models lie, as a fraction of the radius. If theta moves probabilities rather than samples,
+# few draws differ between nearby models, so these are further apart.
 _NEAR, _NEAR_JUMPING = 1 / 16, 1 / 2
 
 
@@ -29,7 +29,7 @@ _NEAR, _NEAR_JUMPING = 1 / 16, 1 / 2
 class Sensitivity:
     """eps_i with limits, each [N].
 
-    `draws` a client, and `pairs` of models that were compared: both 0 where eps_i is known for all models.
+    `draws` per client, and `pairs` of models compared: both 0 if eps_i is known for all models.
     """
 
     value: np.ndarray
@@ -53,8 +53,8 @@ def estimate_sensitivity(
             (found by autodiff); the first is the center
         apart: each of these with the center
 
-    Both models of a pair see the same randomness; for the limits see `paired_distance`. They cover the largest ratio
-    over the pairs compared, not over all models. Worlds with a memory have settled; labels count as numbers.
+    Both models of a pair use common random numbers; for the limits see `paired_distance`. They cover the largest ratio
+    over the pairs compared, not over all models. Worlds with memory have settled; labels count as numbers.
     """
     clients = land.problem.clients
     draws = int(np.clip(_DRAWS // clients, min(samples, 256), samples))
@@ -65,13 +65,13 @@ def estimate_sensitivity(
     pairs = len(around) + len(apart)
     found = np.zeros((3, clients))
     for first in range(0, clients, block):
-        # The last block is filled up with the last client: another length would compile again.
+        # Pad the last block with the last client: another length would trigger a recompilation.
         ids = np.minimum(np.arange(first, first + block), clients - 1)
         some = jax.tree.map(lambda leaf, ids=ids: leaf[ids], rows)
         best = np.zeros((3, block))
         for here, there in _pairs(land, some, shared, keys[ids], around, apart, near):
             gap = np.linalg.norm(there - here, axis=1)
-            # A pair that the domain has pressed into one point says nothing.
+            # A pair that the domain projects to one point is uninformative.
             scale = np.where(gap > 0, 1.0 / np.where(gap > 0, gap, 1.0), 0.0)
             a, b = (_sample(land, some, shared, keys[ids], jnp.asarray(x), draws) for x in (here, there))
             best = np.maximum(best, scale * np.stack(paired_distance(np.asarray(a), np.asarray(b), pairs)))
@@ -88,7 +88,7 @@ def _pairs(
     apart: list[np.ndarray],
     near: float,
 ) -> Any:
-    """Two models for each client, [B, d] each, pair after pair."""
+    """Yield two models per client, [B, d] each, for each pair."""
     ones = np.ones((len(keys), 1))
     for x in apart:
         yield ones * around[0], ones * x
@@ -127,7 +127,7 @@ def _power_iteration(land: Landscape, some: PyTree, shared: PyTree, keys: PyTree
         def step(_: PyTree, v: Array) -> Array:
             (moved,) = back(jax.jvp(mean, (x,), (v,))[1])
             norm = jnp.linalg.norm(moved)
-            # A mean that does not move leaves the direction to chance.
+            # If the mean does not move, the direction is random.
             return jnp.where(norm > 0, moved / jnp.where(norm > 0, norm, 1), v)
 
         v = jax.random.normal(jax.random.fold_in(key, 1), x.shape, x.dtype)

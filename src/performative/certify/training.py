@@ -1,4 +1,4 @@
-"""How far off a model is that was trained on as many people as the population holds, and whether an effect shows."""
+"""The sampling error of a model trained on a population of this size, and whether an effect is detectable."""
 
 import math
 from typing import Any
@@ -15,9 +15,9 @@ from performative._engine.risk import NODES
 from performative.solve.landscape import Landscape
 from performative.types import Noise, Scene
 
-# Chances to take one model for the other below which an effect shows, and above which it drowns.
+# Probabilities of confusing the two models below which an effect is detectable, and above which it is not.
 _SHOWS, _DROWNS = 0.05, 0.3
-# Below this share of the largest curvature a direction is flat, and what is learnt there is anybody's guess.
+# A direction with curvature below this fraction of the largest is flat: what is learned there is arbitrary.
 _FLAT = 1e-10
 
 
@@ -26,8 +26,8 @@ def sampling_error(land: Landscape, x: np.ndarray, way: np.ndarray) -> float | N
 
         Cov(theta_hat) = H^-1 V H^-1,      V = sum_i p_i^2 Cov_i(grad l) / rows_i
 
-    H and Cov_i at theta = deployed = x; the limit of many rows, as if the tables were samples of more people. None
-    where there is no way, clients hold no tables, the risk is flat, or there are too many parameters for H.
+    H and Cov_i at theta = deployed = x; the limit of many rows, treating the tables as samples from a larger
+    population. None if `way` is zero, clients have no tables, the risk is flat, or there are too many parameters for H.
     """
     population: Any = land.problem.population
     if population.capacity is None or not land.dense or not np.any(way):
@@ -43,9 +43,9 @@ def sampling_error(land: Landscape, x: np.ndarray, way: np.ndarray) -> float | N
 
 
 def chance_of_mistake(gap: float, error: float | None) -> float:
-    """The chance that a model trained anew lies nearer to the wrong one of two models that are `gap` apart.
+    """The probability that a newly trained model lies nearer to the wrong one of two models that are `gap` apart.
 
-    Phi(-gap / (2 error)),      the error normal, with standard deviation `error` along the way between them
+    Phi(-gap / (2 error)),      for a normal error with standard deviation `error` along the line between them
     """
     from scipy import stats
 
@@ -55,7 +55,7 @@ def chance_of_mistake(gap: float, error: float | None) -> float:
 
 
 def shows(chance: float) -> bool | None:
-    """Whether an effect shows: None where it may or may not, or the chance is not known."""
+    """Whether an effect is detectable: None if undecided or the probability is unknown."""
     if chance <= _SHOWS:
         return True
     return False if chance >= _DROWNS else None

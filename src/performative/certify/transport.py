@@ -2,23 +2,23 @@
 
 import numpy as np
 
-# Each limit holds with this probability, so that both do with 95 %.
+# Each limit holds with this probability, so both hold with 95 %.
 SIDE = 0.975
 # Batches whose distances are averaged: enough for a standard error, and few enough for each to be large.
 _BATCHES = 8
 
 
 def paired_distance(a: np.ndarray, b: np.ndarray, looks: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """W_1 between the laws of two samples that share their randomness: estimate, lower and upper limit, each [B].
+    """W_1 between the distributions of two samples with common random numbers: estimate, lower, upper limit, each [B].
 
     Args:
         a, b: [B, n, k]: B pairs of samples, n draws of k numbers; draw j of both has the same randomness
-        looks: the lower limit holds for so many calls at once, since the largest of them is what counts
+        looks: the lower limit holds simultaneously for this many calls, since the largest of them is used
 
-    upper: k = 1: mean W_1 of batches, by sorting; its mean is above W_1, for W_1 is convex in both laws. k > 1: the
+    upper: k = 1: mean W_1 of batches, by sorting; its mean is above W_1, as W_1 is convex in both arguments. k > 1: the
            mean cost of the coupling a_j -> b_j, which is no less than W_1.
-    lower: a 1-Lipschitz phi is learnt from half of the draws and used on the other half: E phi(b) - E phi(a) <= W_1
-           whatever phi is (Kantorovich). It looks along the difference of the means.
+    lower: a 1-Lipschitz phi is learned from half of the draws and used on the rest: E phi(b) - E phi(a) <= W_1 for any
+           such phi (Kantorovich). It acts along the difference of the means.
     value: by sorting all draws, with k > 1 the cost of the coupling.
 
     The limits are those of a normal mean: they need some hundred draws, and finite variances.
@@ -46,13 +46,13 @@ def paired_distance(a: np.ndarray, b: np.ndarray, looks: int = 1) -> tuple[np.nd
 
 
 def _gain(s: np.ndarray, t: np.ndarray, half: int) -> np.ndarray:
-    """phi(t_j) - phi(s_j) of the second half of the draws, phi learnt from the first.
+    """phi(t_j) - phi(s_j) of the second half of the draws, phi learned from the first.
 
-    phi' = sign(F_s - F_t); where the first half does not tell, the sign that prevails.
+    phi' = sign(F_s - F_t); where the first half gives no sign, the prevailing one.
     """
     n = s.shape[1]
     every = np.concatenate([s, t], axis=1)
-    order = np.argsort(every, axis=1)  # ties lie at one place, so that their order does not matter
+    order = np.argsort(every, axis=1)  # ties coincide, so their order does not matter
     places = np.take_along_axis(every, order, axis=1)
     draw, of_s = order % n, order < n
     # n (F_s - F_t) of the first half, between each two neighbors among all draws.

@@ -1,4 +1,4 @@
-"""Updates that protect the client that sends them."""
+"""Updates with differential privacy for whole clients."""
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +14,10 @@ from performative.types import Broadcast, Noise, Numbers, Theta, number
 class ClippedNoise(AbstractChannel[None]):
     """delta -> clip_c(delta) + noise,      noise ~ N(0, (noise_multiplier c)^2 I / K)
 
-    Each of the K clients of a round adds its share, so that the *sum* of their updates carries noise of standard
-    deviation noise_multiplier * c: differential privacy for whole clients, whatever they do inside. A server that looks
-    at single messages sees only a share of the noise; `pf.privacy.guarantee` says which of the two counts.
-    An update that is not finite is replaced by 0. McMahan et al. 2018.
+    Each of the K clients of a round adds its share, so the *sum* of their updates has noise of standard deviation
+    noise_multiplier * c: differential privacy for whole clients, whatever they do locally. A server that reads
+    individual messages sees only a share of the noise; `pf.privacy.guarantee` reports which of the two applies. A
+    non-finite update is replaced by 0. McMahan et al. 2018.
     """
 
     references = ("mcmahan2018learning",)

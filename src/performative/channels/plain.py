@@ -6,7 +6,7 @@ from performative.types import Broadcast, Noise, Theta
 
 
 class Plain(AbstractChannel[None]):
-    """The update arrives as it was sent."""
+    """Send the update unchanged."""
 
     references = ()
     ignores_data = True

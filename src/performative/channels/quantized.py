@@ -20,20 +20,20 @@ _MOST = 16
 
 
 class Quantized(AbstractChannel[Theta | None]):
-    """Each entry rounded at random to one of 2^bits - 1 levels between -max and max.
+    """Round each entry stochastically to one of 2^bits - 1 levels between -max and max.
 
         Q(v) = s (floor(v/s) + B),   B ~ Bernoulli(v/s - floor(v/s)),   s = max_j |v_j| / L,   L = 2^(bits-1) - 1
         sent = Q(delta + e),      e <- delta + e - sent
 
-    E[Q(v)] = v, and no entry is off by more than s. The sign is among the bits.
+    E[Q(v)] = v, and no entry is off by more than s. The bits include the sign.
 
     Args:
-        feedback: False sends Q(delta), without bias and without memory. With it, what is left over never exceeds max
-            |delta| / (L - 1) of the rounds so far, for any model: |e| <= s and s L <= max |delta| + max |e|. That needs
-            L > 1, so bits >= 3.
+        feedback: False sends Q(delta), without bias and without memory. With feedback the residual never exceeds max
+            |delta| / (L - 1) of the rounds so far, for any model: |e| <= s and s L <= max |delta| + max |e|. That
+            requires L > 1, so bits >= 3.
 
-    `bits_sent` counts the entries and one number for the scale. Alistarh et al. 2017 (by the largest entry instead of
-    the length); Karimireddy et al. 2019 for the feedback.
+    `bits_sent` counts the entries and one number for the scale. Alistarh et al. 2017 (scaled by the largest entry
+    instead of the norm); Karimireddy et al. 2019 for the feedback.
     """
 
     references = ("alistarh2017qsgd",)
@@ -56,8 +56,8 @@ class Quantized(AbstractChannel[Theta | None]):
             raise ValueError(f"Quantized: bits must be a whole number from 2 to {_MOST}; got {self.bits}.")
         if self.feedback and bits < 3:
             raise ValueError(
-                "Quantized(bits=2) has one level a sign, and what is left over can grow without end; "
-                "use bits >= 3, or feedback=False."
+                "Quantized(bits=2) has one level per sign, and the residual can grow without bound; use bits >= 3, "
+                "or feedback=False."
             )
 
     def init(self, theta: Theta) -> Theta | None:
@@ -75,7 +75,7 @@ class Quantized(AbstractChannel[Theta | None]):
         step = jnp.max(jnp.abs(flat)) / levels
         place = flat / jnp.where(step > 0, step, 1)
         below = jnp.floor(place)
-        # The fraction is exact; place + noise would round it away where there are many levels.
+        # The fraction is exact; place + noise would round it away with many levels.
         up = noise < place - below
         rounded = jnp.clip(below + up.astype(flat.dtype), -levels, levels) * step
         return settle(wanted, unravel(rounded), delta, memory)

@@ -1,4 +1,4 @@
-"""Updates of which some entries are sent, drawn at random."""
+"""Updates of which a random subset of entries is sent."""
 
 import itertools
 
@@ -16,22 +16,22 @@ from performative.channels.base import AbstractChannel
 from performative.channels.sparse import count_bits, count_entries, read_entries, settle
 from performative.types import Broadcast, Noise, Numbers, Theta, Unchecked, is_concrete
 
-# Sets of entries that `quadrature` lists.
+# Maximum number of sets of entries that `quadrature` enumerates.
 _MOST_SETS = 20_000
 
 
 class RandomK(AbstractChannel[None]):
-    """k of the d entries, over all leaves: every set equally likely, drawn anew by each client in each round.
+    """k of the d entries, over all leaves: every set equally likely, drawn independently by each client in each round.
 
         sent = (d / k) delta  on the set,  0 elsewhere;      E sent = delta,   E|sent - delta|^2 = (d / k - 1) |delta|^2
 
     Args:
-        k: a whole number of entries, or a fraction below 1 of all of them (rounded up, one at least). More than the
-            model has sends everything.
-        scale: False sends the entries as they are: on average (k / d) delta, a shorter step in the same direction
+        k: a whole number of entries, or a fraction below 1 of all of them (rounded up, at least one). If it exceeds the
+            size of the model, everything is sent.
+        scale: False sends the entries unscaled: in expectation (k / d) delta, a shorter step in the same direction
 
-    Nothing is remembered: unlike with `Sparse`, an entry that is not sent is lost, and made up for on average.
-    `bits_sent` counts k values and their places, as `Sparse` does. Konecny et al. 2016, Section 3 (subsampling); Stich
+    Nothing is remembered: unlike with `Sparse`, an entry that is not sent is lost, and compensated only in expectation.
+    `bits_sent` counts k values and their indices, as `Sparse` does. Konecny et al. 2016, Section 3 (subsampling); Stich
     et al. 2018.
     """
 

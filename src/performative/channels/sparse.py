@@ -16,14 +16,14 @@ from performative.types import Broadcast, Noise, Numbers, Theta, Unchecked, as_n
 
 
 def owed(delta: Theta, memory: Theta | None) -> Theta:
-    """The update and what is still owed from rounds before; the update alone where nothing is remembered."""
+    """The update plus the residual of previous rounds; only the update if nothing is remembered."""
     return delta if memory is None else jax.tree.map(jnp.add, delta, memory)
 
 
 def settle(wanted: Theta, sent: Theta, delta: Theta, memory: Theta | None) -> tuple[Theta, Theta | None]:
-    """What is sent, and what is left for the next time.
+    """What is sent, and the residual for the next round.
 
-    An update that is not finite goes out as it is, for the server to reject and count; nothing of it is kept.
+    A non-finite update is sent unchanged, for the server to reject and count; none of it is kept.
     """
     finite = jnp.all(jnp.isfinite(ravel_pytree(wanted)[0]))
     message = jax.tree.map(lambda s, d: jnp.where(finite, s, d), sent, delta)
@@ -38,7 +38,7 @@ def start_memory(theta: Theta, feedback: bool) -> Theta | None:
 
 
 def read_entries(owner: str, k: Unchecked[float]) -> Numbers:
-    """A whole number of entries, or a fraction of them; the rest is refused."""
+    """Read a whole number of entries, or a fraction of them; raises otherwise."""
     check_number(owner, k=k)
     whole = isinstance(k, (int, np.integer)) and not isinstance(k, bool) and k >= 1
     if is_concrete(k) and not (whole or 0 < k < 1):
@@ -49,34 +49,34 @@ def read_entries(owner: str, k: Unchecked[float]) -> Numbers:
 
 
 def count_entries(k: Numbers, delta: PyTree) -> Array:
-    """How many entries of such an update are sent: k, or that part of them, rounded up."""
+    """How many entries of such an update are sent: k, or that fraction of them, rounded up."""
     size, k = size_of(delta), jnp.asarray(k)
-    # 0.1 * 30 is 3.0000000000000004 to a computer, which is not 4 entries.
+    # 0.1 * 30 is 3.0000000000000004 in floating point, which must not become 4 entries.
     part = jnp.ceil(k * size * (1 - 4 * jnp.finfo(k.dtype).eps))
     return jnp.clip(jnp.where(k < 1, part, jnp.floor(k)), 1, size).astype(jnp.int32)
 
 
 def count_bits(entries: Array, delta: PyTree) -> Array:
-    """Of so many values and their places, at ceil(log2 d) bits a place."""
+    """Bits of this many values and their indices, at ceil(log2 d) bits per index."""
     width = 8 * jnp.result_type(*jax.tree.leaves(delta)).itemsize
     place = math.ceil(math.log2(max(size_of(delta), 2)))
-    # Floating: a large model has more bits than a 32-bit number counts.
+    # Floating point: a large model has more bits than a 32-bit integer can count.
     return entries.astype(jnp.result_type(float)) * (width + place)
 
 
 class Sparse(AbstractChannel[Theta | None]):
-    """The k entries of largest magnitude, over all leaves; the rest is kept back and added to the next update.
+    """Send the k entries of largest magnitude, over all leaves; the rest is added to the next update.
 
         sent = top_k(delta + e),      e <- delta + e - sent
 
     Args:
-        k: a whole number of entries, or a fraction below 1 of all of them (rounded up, one at least). More than the
-            model has sends everything. Of equal magnitudes the first in the model's order go.
-        feedback: False forgets what is not sent. The limit of training is then another point in general: where the same
-            entries stay small, they never move.
+        k: a whole number of entries, or a fraction below 1 of all of them (rounded up, at least one). If it exceeds the
+            size of the model, everything is sent. Ties go to the first in the model's order.
+        feedback: False forgets what is not sent. Training then generally converges elsewhere: entries that always stay
+            small never move.
 
-    A client keeps one update, `e`, and it grows old while the client sits out. Stich et al. 2018.
-    `bits_sent` counts k values and their places, at ceil(log2 d) bits a place.
+    A client keeps one update, `e`, which becomes stale while the client is absent. Stich et al. 2018. `bits_sent`
+    counts k values and their indices, at ceil(log2 d) bits per index.
     """
 
     references = ("stich2018sparsified",)

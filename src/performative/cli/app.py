@@ -1,4 +1,4 @@
-"""The commands. What takes long to import is imported by the command that needs it."""
+"""The commands. Slow imports happen inside the command that needs them."""
 
 from importlib import import_module
 from typing import Annotated
@@ -6,11 +6,13 @@ from typing import Annotated
 import typer
 
 from performative._base import plugins
+from performative.cli.manual import add_help
 from performative.cli.output import EXIT_CODES, JSON_HELP, Exit, before
 
-# A command is a file: a function of its name, or a Typer where it is a group of commands. In the order of --help.
+# A command is a file with a function of the same name, or a Typer for a group of commands. In the order of --help.
 COMMANDS = (
     "demo",
+    "init",
     "assess",
     "stress",
     "certify",
@@ -27,13 +29,15 @@ COMMANDS = (
     "federation",
     "suite",
     "data",
+    "schema",
+    "doctor",
 )
 
 app = typer.Typer(
     name="performative",
     help="Federated learning when deploying the model changes the data.",
     epilog="\n\n".join(filter(None, (EXIT_CODES, plugins.summary()))),
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     pretty_exceptions_enable=False,
 )
 
@@ -42,7 +46,8 @@ for name in COMMANDS:
     if isinstance(command, typer.Typer):
         app.add_typer(command)
     else:
-        app.command(epilog=EXIT_CODES)(command)
+        app.command()(command)
+add_help(app)
 
 
 def _say_json(value: bool) -> bool:
@@ -67,7 +72,7 @@ def _say_version(value: bool) -> bool:
 
 @app.callback(no_args_is_help=True)
 def top(
-    # --json is read first, so that --version knows of it in either order.
+    # --json is read first, so --version sees it in either order.
     as_json: Annotated[bool, typer.Option("--json", callback=_say_json, is_eager=True, help=JSON_HELP)] = False,
     version: Annotated[bool, typer.Option("--version", callback=_say_version, help="Print the version.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an unexpected error.")] = False,

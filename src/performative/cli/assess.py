@@ -17,7 +17,7 @@ class Who(StrEnum):
 
 
 class Scale(StrEnum):
-    """How columns are brought to one scale."""
+    """How columns are scaled."""
 
     AUTO = "auto"
     STANDARD = "standard"
@@ -25,38 +25,36 @@ class Scale(StrEnum):
 
 
 PEOPLE = "Table of people, one row each: .csv, .parquet, or a database (FILE.duckdb#TABLE, a URL)."
-LABEL = "Column of the label; yes, true and 1 are 1."
-POSITIVE = "Value of the label that is 1, the class that people try not to be."
-STRATEGIC = "Columns that people can change, with commas between; all numeric ones by default."
+LABEL = "Label column; yes, true and 1 count as 1."
+POSITIVE = "Label value that counts as 1, the class people try to avoid."
+STRATEGIC = "Columns people can change, comma-separated; all numeric ones by default."
 
 
 def assess(
     people: Annotated[str, typer.Argument(help=PEOPLE)],
     label: Annotated[str, typer.Option("--label", help=LABEL)],
     positive: Annotated[str | None, typer.Option("--positive", help=POSITIVE)] = None,
-    client: Annotated[str | None, typer.Option("--client", help="Column that says whose row it is (a bank).")] = None,
+    client: Annotated[str | None, typer.Option("--client", help="Client column, such as the bank.")] = None,
     strategic: Annotated[str, typer.Option("--strategic", help=STRATEGIC)] = "",
-    strength: Annotated[float, typer.Option("--strength", min=0.0, help="How far people go; a range is shown.")] = 1.0,
-    group: Annotated[str | None, typer.Option("--group", help="Column of a group, for rates by group.")] = None,
-    who: Annotated[Who, typer.Option("--who", help="Who responds: everyone, or those of class 1.")] = Who.EVERYONE,
-    share: Annotated[float | None, typer.Option("--share", help="Share of people refused (that of label 1).")] = None,
-    ignore: Annotated[str, typer.Option("--ignore", help="Columns to leave out, with commas between.")] = "",
-    scale: Annotated[Scale, typer.Option("--scale", help="auto cuts columns that a few people stretch.")] = Scale.AUTO,
-    rows: Annotated[int, typer.Option("--rows", min=10, help="Most rows to use, drawn at random.")] = 5000,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of that draw.")] = 0,
+    strength: Annotated[float, typer.Option("--strength", min=0.0, help="Response strength; shows a range.")] = 1.0,
+    group: Annotated[str | None, typer.Option("--group", help="Group column, for rates by group.")] = None,
+    who: Annotated[Who, typer.Option("--who", help="Who responds: everyone, or only class 1.")] = Who.EVERYONE,
+    share: Annotated[float | None, typer.Option("--share", help="Share of people rejected (that of label 1).")] = None,
+    ignore: Annotated[str, typer.Option("--ignore", help="Columns to ignore, comma-separated.")] = "",
+    scale: Annotated[Scale, typer.Option("--scale", help="auto clips columns with extreme values.")] = Scale.AUTO,
+    rows: Annotated[int, typer.Option("--rows", min=10, help="Maximum number of rows, drawn at random.")] = 5000,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of that draw.")] = 0,
     page: Annotated[Path | None, typer.Option("--page", help="Write an HTML file.")] = None,
     as_json: Json = False,
 ) -> None:
     """If people respond to my model: would my data change, would retraining settle, what would ignoring it cost?
 
-    For your own table, over a range of strengths, with the columns that carry it and the groups that are hurt. Whether
-    people do respond, one table cannot show; `performative audit` reads that from logs.
-
-    Example: performative assess people.csv --label default --client bank --strategic utilization,debt
+    Answers for your own table, over a range of strengths, with the columns that drive the effect and the groups that
+    are hurt. One table cannot show whether people do respond; `performative audit` tests that on logs.
     """
     with reporting(as_json) as reporter:
         if page is not None:
-            check_out(page, "the page is an HTML file", ".html")
+            check_out(page, "the page is an HTML file", ".html", option="--page")
         from performative.assess import assess as ask
 
         with failing((ValueError, OSError), file=people), reporter.errors.status("assessing"):
@@ -74,7 +72,7 @@ def assess(
 
 
 def listed(names: str) -> list[str]:
-    """Names with commas between."""
+    """Split comma-separated names."""
     return [name.strip() for name in names.split(",") if name.strip()]
 
 

@@ -1,21 +1,20 @@
 """`performative audit SOURCE`."""
 
 import json
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from performative.cli.output import Exit, Failure, Json, Reporter, check_folder, reporting
+from performative.cli.output import Exit, Failure, Json, Reporter, at_terminal, check_folder, reporting
 
 if TYPE_CHECKING:
     from performative.audit.audit_report import AuditReport
 
 
 class Drift(StrEnum):
-    """What may have moved the data without the model."""
+    """The kind of drift that the model did not cause."""
 
     SMOOTH = "smooth"
     WALK = "walk"
@@ -23,36 +22,36 @@ class Drift(StrEnum):
     NONE = "none"
 
 
-_SOURCE = "Folder, Parquet data set, .duckdb or .sqlite file, or a database's URL; with --merge, files of moments."
-_CAUSE = "Ask what decisions do to outcomes, by a causal design; takes a draw of rows, not sums alone."
-_EXPLAIN = "Look at the columns and write a first audit.toml, asking on a terminal."
+_SOURCE = "Folder, Parquet data set, .duckdb or .sqlite file, or database URL; with --merge, files of moments."
+_CAUSE = "Estimate the effect of decisions on outcomes with a causal design; reads a sample of rows, not only sums."
+_EXPLAIN = "Inspect the columns and draft an audit.toml, with questions on a terminal."
 
 
 def audit(
     source: Annotated[list[str], typer.Argument(help=_SOURCE)],
-    mapping: Annotated[Path | None, typer.Option("--map", help="audit.toml: which column is what.")] = None,
-    groups: Annotated[str | None, typer.Option("--groups", help="Column of the protected group.")] = None,
-    drift: Annotated[Drift, typer.Option("--drift", help="Drift to allow for that is not the model's.")] = Drift.SMOOTH,
+    mapping: Annotated[Path | None, typer.Option("--map", help="audit.toml: the role of each column.")] = None,
+    groups: Annotated[str | None, typer.Option("--groups", help="Protected group column.")] = None,
+    drift: Annotated[Drift, typer.Option("--drift", help="Drift to allow for, not due to the model.")] = Drift.SMOOTH,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the page and the JSON file.")] = Path(
         "performative-audit"
     ),
-    cost: Annotated[float | None, typer.Option(min=0.0, help="What a mistaken decision costs, in money.")] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the rows kept and of the bootstrap.")] = 0,
+    cost: Annotated[float | None, typer.Option(min=0.0, help="Cost of a wrong decision, in money.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the row sample and the bootstrap.")] = 0,
     trust: Annotated[bool, typer.Option("--trust", help="Unpickle models, which runs code in their files.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help=_EXPLAIN)] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --explain: write the draft without asking.")] = False,
-    moments: Annotated[Path | None, typer.Option("--moments", help="Write sums, no rows, to this file.")] = None,
-    least: Annotated[int, typer.Option("--least", min=1, help="With --moments: leave out smaller cells.")] = 1,
-    epsilon: Annotated[float | None, typer.Option("--epsilon", help="With --moments: noise for this promise.")] = None,
-    delta: Annotated[float | None, typer.Option("--delta", help="With --epsilon: its chance to fail.")] = None,
+    moments: Annotated[Path | None, typer.Option("--moments", help="Write sums, but no rows, to this file.")] = None,
+    least: Annotated[int, typer.Option("--least", min=1, help="With --moments: drop smaller cells.")] = 1,
+    epsilon: Annotated[float | None, typer.Option("--epsilon", help="With --moments: noise for this epsilon.")] = None,
+    delta: Annotated[float | None, typer.Option("--delta", help="With --epsilon: its failure probability.")] = None,
     client: Annotated[str | None, typer.Option("--client", help="With --moments: name of the only client.")] = None,
     cause: Annotated[bool, typer.Option("--cause", help=_CAUSE)] = False,
-    merge: Annotated[bool, typer.Option("--merge", help="Audit files of moments as one.")] = False,
+    merge: Annotated[bool, typer.Option("--merge", help="Audit several files of moments together.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Logs of past deployments: do the data react to the model, and where does retraining lead?
+    """Test on logs of past deployments whether the data react to the model, and where retraining leads.
 
-    Rows stay in the engine that holds them; sums come back. Prints a summary, and writes a page and a JSON file.
+    Rows stay in their database engine, which returns only sums. Prints a summary, and writes a page and a JSON file.
     """
     with reporting(as_json) as reporter:
         from performative.audit.schema import LogError
@@ -61,14 +60,14 @@ def audit(
             if len(source) > 1 and not merge:
                 raise Failure(f"one source at a time; got {len(source)}. --merge takes several.", Exit.BAD_INPUT)
             if explain:
-                _explain(reporter, source[0], mapping, yes or as_json or not sys.stdin.isatty())
+                _explain(reporter, source[0], mapping, yes or as_json or not at_terminal())
                 return
             if moments is not None:
                 _moments(reporter, source[0], moments, mapping, groups, trust, least, epsilon, delta, client)
                 return
             for name, value in (("--epsilon", epsilon), ("--delta", delta), ("--client", client)):
                 if value is not None:
-                    raise Failure(f"{name} is for --moments FILE, which is not given.", Exit.BAD_INPUT)
+                    raise Failure(f"{name} requires --moments FILE.", Exit.BAD_INPUT)
             check_folder(out)
             with reporter.errors.status("reading and testing"):
                 from performative.audit.report import audit_logs, audit_summaries
@@ -85,7 +84,7 @@ def audit(
 
 
 def show_audit(reporter: Reporter, report: "AuditReport", out: Path, more: dict[str, Any] | None = None) -> None:
-    """Say what an audit found, and write it down."""
+    """Print and save the results of an audit."""
     _tell(reporter, report)
     paths = write_audit(report, out)
     for kind, path in paths.items():
@@ -95,7 +94,7 @@ def show_audit(reporter: Reporter, report: "AuditReport", out: Path, more: dict[
 
 
 def _explain(reporter: Reporter, source: str, mapping: Path | None, quiet: bool) -> None:
-    """Draft audit.toml; on a terminal each role is asked for, with the guess as the default."""
+    """Draft audit.toml; on a terminal, prompt for each role with the guess as the default."""
     from performative._base.files import write_whole
     from performative.audit.draft import draft, guess, look
     from performative.audit.source import open_for_look
@@ -120,7 +119,7 @@ def _explain(reporter: Reporter, source: str, mapping: Path | None, quiet: bool)
     text = draft(columns, roles, found.named_table, found.listed is not None)
     path = mapping or (found.folder or Path()) / "audit.toml"
     if path.exists():
-        raise Failure(f"{path} is there already; say --map FILE for another place.", Exit.BAD_INPUT)
+        raise Failure(f"{path} already exists; use --map FILE to write elsewhere.", Exit.BAD_INPUT)
     write_whole(path, text.encode())
     reporter.show(text)
     reporter.path("map", path)
@@ -131,12 +130,12 @@ def _moments(
     reporter: Reporter, source: str, file: Path, mapping: Path | None, groups: str | None, trust: bool, least: int,
     epsilon: float | None, delta: float | None, client: str | None,
 ) -> None:  # fmt: skip
-    """Write sums and no rows."""
+    """Write sums, but no rows."""
     from performative.audit.leaving import summarize
     from performative.audit.travel import write_summaries
 
     if (epsilon is None) != (delta is None):
-        raise Failure("--epsilon and --delta go together: give both, or neither.", Exit.BAD_INPUT)
+        raise Failure("--epsilon and --delta go together: pass both, or neither.", Exit.BAD_INPUT)
     if epsilon is not None and epsilon <= 0:
         raise Failure(f"--epsilon must be above 0; got {epsilon:g}.", Exit.BAD_INPUT)
     if delta is not None and not 0 < delta < 1:
@@ -154,9 +153,9 @@ def _moments(
     reporter.show(
         f"{len(seen.clients)} clients, {len(seen.deployments.names)} deployments, {seen.rows:,} rows as sums."
     )
-    reporter.show(f"Left out: {cells} cells of fewer than {least} rows, {rows} rows.")
+    reporter.show(f"Dropped: {cells} cells with fewer than {least} rows, {rows} rows.")
     if seen.promise is not None:
-        reporter.show(f"Noise keeps epsilon = {epsilon:g}, delta = {delta:g} for each row.")
+        reporter.show(f"The noise guarantees epsilon = {epsilon:g}, delta = {delta:g} for each row.")
     reporter.path("sums", file)
     reporter.result({"status": "completed", **told, "file": str(file)})
 
@@ -177,7 +176,7 @@ def _tell(reporter: Reporter, report: "AuditReport") -> None:
 
     for section in sections(report, short=True):
         for line in (shown := list(section.terminal())):
-            # A string is a line to copy, never wrapped.
+            # A string is a line to copy and is never wrapped.
             reporter.people.print(line, soft_wrap=isinstance(line, str))
         if shown:
             reporter.show()

@@ -6,7 +6,7 @@ import typer
 
 from performative.cli.output import Exit, Failure, Json, failing, grid, reporting
 
-# Of a benchmark's numbers, those that the table shows; --json prints all.
+# The numbers of a benchmark that the table shows; --json prints all.
 _COLUMNS = {
     "ours_s": "ours (s)",
     "loop_s": "loop (s)",
@@ -19,10 +19,10 @@ _COLUMNS = {
 
 
 def bench(
-    names: Annotated[list[str] | None, typer.Argument(help="Benchmarks to run; none named: all but the long.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Benchmarks to run; by default all short ones.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Time this library against hand-written programs for the same work, in one run."""
+    """Time this library against hand-written programs for the same task, in one run."""
     with reporting(as_json) as reporter:
         from performative._base.checks import nearest
         from performative.cli.benchmarks import LONG, find_benchmarks

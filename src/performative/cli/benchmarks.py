@@ -10,12 +10,15 @@ NAMES = (
     "core", "optimal", "private", "certificates", "audits", "networks", "federation", "games", "worlds", "moments",
     "points", "peers", "watching", "secure", "federation_load",
 )  # fmt: skip
-# These take minutes, start processes or need a GPU, so they run only when they are named.
+# These take minutes, start processes or need a GPU, so they run only when named.
 LONG = (
     "audit",
     "audit_rows",
     "federation",
     "federation_load",
+    "federation_members",
+    "federation_model",
+    "federation_rounds",
     "networks",
     "networks_gpu",
     "secure",
@@ -27,7 +30,7 @@ LONG = (
 def find_benchmarks() -> dict[str, Callable[[], dict[str, Any]]]:
     """All benchmarks by name. They live in the repository, not in the installed package.
 
-    Each gives seconds of ours and of the reference, and their ratio within this run.
+    Each returns the seconds of this library and of the reference, and their ratio within this run.
     """
     folder = Path(__file__).parents[3]
     if not (folder / "benchmarks" / "core.py").exists():

@@ -6,28 +6,25 @@ from typing import Annotated
 import typer
 
 from performative.cli.assess import LABEL, POSITIVE, STRATEGIC, Scale, Who, listed
-from performative.cli.output import Exit, Failure, Json, Set, failing, reporting
+from performative.cli.output import Exit, Failure, Json, Set, check_file_for_set, failing, reporting
 
 
 def certify(
-    source: Annotated[str, typer.Argument(help="TOML file with [problem], or a table of people as assess reads it.")],
-    label: Annotated[str | None, typer.Option("--label", help=f"Of a table: {LABEL}")] = None,
+    source: Annotated[str, typer.Argument(help="TOML file with [problem], or a table of people as for assess.")],
+    label: Annotated[str | None, typer.Option("--label", help=f"For a table: {LABEL}")] = None,
     positive: Annotated[str | None, typer.Option("--positive", help=POSITIVE)] = None,
-    client: Annotated[str | None, typer.Option("--client", help="Column that says whose row it is (a bank).")] = None,
+    client: Annotated[str | None, typer.Option("--client", help="Client column, such as the bank.")] = None,
     strategic: Annotated[str, typer.Option("--strategic", help=STRATEGIC)] = "",
-    strength: Annotated[float, typer.Option("--strength", min=0.0, help="How far people go.")] = 1.0,
-    who: Annotated[Who, typer.Option("--who", help="Who responds: everyone, or those of class 1.")] = Who.EVERYONE,
-    ignore: Annotated[str, typer.Option("--ignore", help="Columns to leave out, with commas between.")] = "",
-    scale: Annotated[Scale, typer.Option("--scale", help="auto cuts columns that a few people stretch.")] = Scale.AUTO,
-    rows: Annotated[int, typer.Option("--rows", min=10, help="Most rows to use, drawn at random.")] = 5000,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of draws.")] = 0,
+    strength: Annotated[float, typer.Option("--strength", min=0.0, help="Response strength.")] = 1.0,
+    who: Annotated[Who, typer.Option("--who", help="Who responds: everyone, or only class 1.")] = Who.EVERYONE,
+    ignore: Annotated[str, typer.Option("--ignore", help="Columns to ignore, comma-separated.")] = "",
+    scale: Annotated[Scale, typer.Option("--scale", help="auto clips columns with extreme values.")] = Scale.AUTO,
+    rows: Annotated[int, typer.Option("--rows", min=10, help="Maximum number of rows, drawn at random.")] = 5000,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the draws.")] = 0,
     entries: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Will retraining settle, where, and what does it cost? What theorems promise, and what was measured.
-
-    Example: performative certify examples/credit.toml
-    """
+    """Will retraining settle, where, and at what cost? Compares what theorems guarantee with what was measured."""
     with reporting(as_json, entries) as reporter:
         from performative.certify import certify as judge
 
@@ -35,16 +32,20 @@ def certify(
         if Path(source).suffix == ".toml":
             from performative.config.problems import load_problem
 
-            if label is not None:
-                raise Failure("--label is for a table of people; the file says it in [problem].", Exit.BAD_INPUT)
+            for option, value in (("label", label), ("positive", positive), ("client", client),
+                                  ("strategic", strategic), ("ignore", ignore)):  # fmt: skip
+                if value:
+                    told = f"--{option} is for a table of people; the file sets it in [problem]."
+                    raise Failure(told, Exit.BAD_INPUT)
             problem = load_problem(source)
         elif label is None:
-            raise Failure(f"{source}: say which column is the label, --label NAME.", Exit.BAD_INPUT)
+            raise Failure(f"{source}: specify the label column with --label NAME.", Exit.BAD_INPUT)
         else:
             import dataclasses
 
             import numpy as np
 
+            check_file_for_set(entries, source, "a table")
             from performative.assess.assessing import stronger
             from performative.assess.problems import problem_of_people
 

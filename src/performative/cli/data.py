@@ -8,7 +8,7 @@ from performative.cli.output import EXIT_CODES, Exit, Failure, Json, failing, re
 
 data = typer.Typer(
     name="data",
-    help="Data sets: which there are, where they are, and getting them.",
+    help="List, locate and download data sets.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
 )
@@ -16,7 +16,7 @@ data = typer.Typer(
 
 @data.command("list", epilog=EXIT_CODES)
 def list_sets(as_json: Json = False) -> None:
-    """The data sets, their size and license, and where each is now."""
+    """List the data sets with their size, license and location."""
     with reporting(as_json) as reporter:
         from rich.table import Table
 
@@ -31,7 +31,7 @@ def list_sets(as_json: Json = False) -> None:
             place = _find(name)
             where = place.kind if place else "not here"
             complete = place is not None and has_files(entry, place.folder, whole=True)
-            part = ", a part" if place and not complete else ""
+            part = ", partial" if place and not complete else ""
             grid.add_row(name, " x ".join(f"{n:,}" for n in entry.shape), entry.license, where + part)
             told = {key: getattr(entry, key) for key in ("title", "shape", "license", "source")}
             path = str(place.folder) if place else None
@@ -42,7 +42,7 @@ def list_sets(as_json: Json = False) -> None:
 
 @data.command("get", epilog=EXIT_CODES)
 def get_set(name: Annotated[str, typer.Argument(help="The data set.")], as_json: Json = False) -> None:
-    """Get a data set, check it, and print the folder that holds it. What is here already is not downloaded."""
+    """Download a data set unless it is already here, check it, and print its folder."""
     with reporting(as_json) as reporter:
         from performative import data as sets
         from performative.data.catalog import data_set
@@ -53,21 +53,21 @@ def get_set(name: Annotated[str, typer.Argument(help="The data set.")], as_json:
             raise Failure(f"{name} comes from an installed package; load it with that package.", Exit.BAD_INPUT)
         with failing((sets.NotHereError,), (sets.ChecksumError, sets.DownloadError)):
             place = sets.get(name)
-            # Loading is what checks the files.
+            # Loading checks the files.
             table = getattr(sets, name)(**({"split": "all"} if name in _SPLIT else {}))
         reporter.path("path", place.folder)
         if not table.complete:
-            reporter.show(f"a part: {len(table):,} of {sets.DATA_SETS[name].shape[0]:,} rows.")
+            reporter.show(f"partial: {len(table):,} of {sets.DATA_SETS[name].shape[0]:,} rows.")
         told = {"name": name, "where": place.kind, "path": str(place.folder)}
         reporter.result({"status": "completed", **told, "rows": len(table), "complete": table.complete})
 
 
 @data.command("path", epilog=EXIT_CODES)
 def show_path(
-    name: Annotated[str | None, typer.Argument(help="The data set; none named: the cache.")] = None,
+    name: Annotated[str | None, typer.Argument(help="The data set; by default, the cache.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Print the folder that holds a data set, or the cache's. Downloads nothing."""
+    """Print the folder of a data set, or of the cache. Downloads nothing."""
     with reporting(as_json) as reporter:
         from performative.data import cache_folder
 
@@ -76,7 +76,7 @@ def show_path(
         else:
             place = _find(name)
             if place is None:
-                raise Failure(f"{name} is not here; `performative data get {name}` gets it.", Exit.FAILED)
+                raise Failure(f"{name} is not here; download it with `performative data get {name}`.", Exit.FAILED)
             folder, where = place.folder, place.kind
         reporter.path("path", folder)
         reporter.result({"status": "completed", "name": name, "where": where, "path": str(folder)})

@@ -15,7 +15,7 @@ def demo(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds and seeds.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Ten made-up banks score applicants who react to the score: solved and drawn in under a minute."""
+    """Ten synthetic banks score applicants who react to the score: solved and plotted in under a minute."""
     with reporting(as_json) as reporter:
         from performative.cli.demonstration import run_demo, write_demo
         from performative.cli.demonstration.words import WORDS, terminal_tables

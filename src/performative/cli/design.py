@@ -5,27 +5,27 @@ from typing import Annotated, Any
 
 import typer
 
-from performative.cli.output import Exit, Failure, Json, Set, reporting
+from performative.cli.output import Exit, Failure, Json, Set, check_file_for_set, reporting
 
 
 def design(
     source: Annotated[Path, typer.Argument(help="TOML file with [problem] and [design], or a folder of logs.")],
     effect: Annotated[
-        float | None, typer.Option("--effect", help="Reaction to see, column units per unit of a parameter.")
+        float | None, typer.Option("--effect", help="Reaction to detect, in column units per parameter unit.")
     ] = None,
-    power: Annotated[float | None, typer.Option("--power", help="Chance to see it (0.9).")] = None,
-    width: Annotated[float | None, typer.Option("--width", help="Instead: width of the slope's interval.")] = None,
-    deployments: Annotated[int | None, typer.Option("--deployments", help="How many at most (20).")] = None,
+    power: Annotated[float | None, typer.Option("--power", help="Probability of detecting it (0.9).")] = None,
+    width: Annotated[float | None, typer.Option("--width", help="Or: width of the slope's interval.")] = None,
+    deployments: Annotated[int | None, typer.Option("--deployments", help="Maximum number (20).")] = None,
     size: Annotated[float | None, typer.Option("--size", help="Largest step in a parameter.")] = None,
-    column: Annotated[str | None, typer.Option("--column", help="Which column reacts (the noisiest).")] = None,
+    column: Annotated[str | None, typer.Option("--column", help="Column that reacts (the noisiest).")] = None,
     each: Annotated[bool, typer.Option("--each", help="Each client's own slope, not one common to all.")] = False,
     entries: Set = None,
     as_json: Json = False,
 ) -> None:
-    """What to deploy next: the least exploration that shows a reaction, or narrows its interval.
+    """Choose what to deploy next: the least exploration that detects a reaction, or narrows its interval.
 
-    Says the size of the steps, at which clients, for how many deployments, and what that costs in deployed loss.
-    A folder of logs is as `performative audit` reads it.
+    Reports the step sizes, the clients, the number of deployments, and the cost in deployed loss.
+    A folder of logs has the format that `performative audit` reads.
     """
     with reporting(as_json, entries) as reporter:
         from performative.audit.schema import LogError
@@ -42,7 +42,9 @@ def design(
 
             people, given = load_design(source, given)
         elif effect is None and width is None:
-            raise Failure(f"{source}: say what to look for, with --effect or --width.", Exit.BAD_INPUT)
+            raise Failure(f"{source}: set the target with --effect or --width.", Exit.BAD_INPUT)
+        else:
+            check_file_for_set(entries, source, "a folder of logs")
         try:
             with reporter.errors.status("designing"):
                 found = choose(people, **given)

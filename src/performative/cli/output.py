@@ -1,8 +1,9 @@
-"""What commands print, and how they end."""
+"""Output and exit codes of the commands."""
 
 import json
 import os
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,11 +16,11 @@ import typer
 from performative.findings import plain
 
 EXIT_CODES = (
-    "Exit codes: 0 all is well; 1 the run failed or diverged; 2 the command or its input is wrong; 130 interrupted."
+    "Exit codes: 0 success; 1 the run failed or diverged; 2 the command or its input is wrong; 130 interrupted."
 )
 JSON_HELP = "Print one JSON object on standard output and nothing else."
 Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
-_SET_HELP = "Replace an entry of the file: --set algorithm.rate=0.2; again for another."
+_SET_HELP = "Override an entry of the file: --set algorithm.rate=0.2; may be repeated."
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SET_HELP)]
 
 
@@ -33,7 +34,7 @@ class Exit(IntEnum):
 
 
 class Failure(Exception):
-    """A command ends with a message and a code other than 0. `result` is what --json prints all the same."""
+    """A command ends with a message and a nonzero code. `result` is what --json prints in any case."""
 
     def __init__(self, message: str, code: Exit, result: dict[str, Any] | None = None, **details: str):
         super().__init__(message)
@@ -41,9 +42,9 @@ class Failure(Exception):
 
 
 class Reporter:
-    """Tables and words for people, or one JSON object for programs.
+    """Tables and text for people, or one JSON object for programs.
 
-    With --json standard output holds that object alone; all that is for people goes to standard error.
+    With --json standard output contains only that object; text for people goes to standard error.
     """
 
     def __init__(self, as_json: bool):
@@ -55,7 +56,7 @@ class Reporter:
         self.people.print(*things, style=style)
 
     def path(self, label: str, path: Any) -> None:
-        """A path on a line of its own, never wrapped, so that it can be copied."""
+        """Print a path on its own line, never wrapped, so it can be copied."""
         self.people.print(f"{label:<5}{path}", soft_wrap=True)
 
     def result(self, values: dict[str, Any]) -> None:
@@ -69,8 +70,8 @@ class Reporter:
 
 
 def plain_console(stderr: bool = False) -> Any:
-    """A console that shows foreign text as it is: brackets are no markup, and control characters (a terminal would
-    obey them) are shown as their symbols."""
+    """A console that prints untrusted text verbatim: brackets are not markup, and control characters, which a terminal
+    would obey, are shown as symbols."""
     from rich.console import Console
     from rich.segment import Segment
 
@@ -83,34 +84,54 @@ def plain_console(stderr: bool = False) -> Any:
     return Plain(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
+def at_terminal() -> bool:
+    """Whether somebody can answer questions; standard input may also be closed."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 def show_controls(text: str) -> str:
-    """Control and direction-changing characters as visible symbols, line ends and tabs apart."""
+    """Show control and bidirectional characters as visible symbols, except line ends and tabs."""
     return text.translate(_VISIBLE)
 
 
 def grid(*columns: str, **options: Any) -> Any:
-    """A table for people: names first, numbers behind."""
+    """A table for people: names on the left, then numbers."""
     from rich.table import Table
 
     made = Table(show_edge=False, pad_edge=False, **options)
     for i, column in enumerate(columns):
-        made.add_column(column, justify="right" if i else "left")
+        made.add_column(column, justify="right" if i else "left", overflow="fold")
     return made
+
+
+def show_checks(reporter: Reporter, found: Sequence[Any]) -> None:
+    """The lines of a checkup; fails if one of them found something wrong."""
+    for check in found:
+        remedy = f". Remedy: {check.remedy}" if check.wrong else ""
+        reporter.show(f"{'wrong' if check.wrong else 'fine '}  {check.name}: {check.found}{remedy}")
+    facts = {"checks": [{"name": c.name, "found": c.found, "remedy": c.remedy} for c in found]}
+    if count := sum(check.wrong for check in found):
+        raise Failure(f"{count} of {len(found)} checks found something wrong.", Exit.FAILED, facts)
+    reporter.result({"status": "completed", **facts})
 
 
 # U+2400 shows the C0 controls; the rest (C1, bidirectional overrides) becomes the replacement character.
 _VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {127: 0x2421}
 _VISIBLE |= dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD)
 
-# What was said before the command's name; the top command sets both anew each time.
+# Options given before the command's name; the top command sets both on every call.
 before = {"json": False, "debug": False}
 
 
 @contextmanager
 def reporting(as_json: bool, entries: Sequence[str] | None = None) -> Iterator[Reporter]:
-    """Run a command's body; whatever goes wrong becomes one message and an exit code. `entries`: what --set says."""
-    from performative.config.errors import ConfigError
-    from performative.config.overrides import overriding
+    """Run a command's body; any error becomes one message and an exit code. `entries`: the values of --set."""
+    try:
+        from performative.config.errors import ConfigError
+        from performative.config.overrides import overriding
+    except KeyboardInterrupt:  # they load JAX, which takes seconds
+        typer.echo("error: interrupted.", err=True)
+        raise typer.Exit(Exit.INTERRUPTED) from None
 
     reporter, debug = Reporter(as_json or before["json"]), before["debug"]
     try:
@@ -123,14 +144,18 @@ def reporting(as_json: bool, entries: Sequence[str] | None = None) -> Iterator[R
         if debug and error.__cause__ is not None:
             raise
         problem = Failure(str(error), Exit.BAD_INPUT, file=error.file, key=error.key)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort) as stop:
+        if isinstance(stop, typer.Abort):  # at a question: Ctrl-C or the end of the input
+            typer.echo(err=True)
         problem = Failure("interrupted.", Exit.INTERRUPTED)
-    except BrokenPipeError:  # whoever read, as `head` does, has enough
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # for what is left to be flushed
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # for the remaining flush
         raise typer.Exit(0) from None
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, OSError) and error.filename and error.strerror:  # a full disk, missing rights
+            error = OSError(f"{error.filename}: {error.strerror}")
         lines = str(error).strip().splitlines()
         text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
         problem = Failure(f"{text} (performative --debug shows where)", Exit.FAILED)
@@ -144,12 +169,12 @@ def reporting(as_json: bool, entries: Sequence[str] | None = None) -> Iterator[R
 def failing(
     bad: tuple[type[Exception], ...] = (ValueError,), failed: tuple[type[Exception], ...] = (), **details: str
 ) -> Iterator[None]:
-    """What may go wrong, as one line and the right code: `bad` input, or work that `failed`."""
+    """Turn expected errors into one line and the right exit code: `bad` input, or work that `failed`."""
     from performative.config.errors import ConfigError
 
     try:
         yield
-    except (Failure, ConfigError):  # they say more
+    except (Failure, ConfigError):  # these say more
         raise
     except (*failed, *bad) as error:
         details |= {name: getattr(error, name) for name in ("file", "row", "column") if hasattr(error, name)}
@@ -157,24 +182,45 @@ def failing(
         raise Failure(str(error), code, None, **details) from error
 
 
-def check_out(out: Path, what: str, *endings: str) -> None:
-    """Refuse, before anything runs, a file that could not be written after it."""
+def check_out(out: Path, what: str, *endings: str, option: str = "--out") -> None:
+    """Reject an unwritable output file before anything runs."""
     if out.suffix not in endings:
-        raise Failure(f"--out {out}: {what}; give a name that ends in {endings[0]}.", Exit.BAD_INPUT)
+        raise Failure(f"{option} {out}: {what}; give a name that ends in {endings[0]}.", Exit.BAD_INPUT)
     if out.is_dir() or not out.absolute().parent.is_dir():
         wrong = "this is a folder" if out.is_dir() else f"there is no folder {out.absolute().parent}"
-        raise Failure(f"--out {out}: {wrong}.", Exit.BAD_INPUT)
+        raise Failure(f"{option} {out}: {wrong}.", Exit.BAD_INPUT)
+    _check_writable(f"{option} {out}", out.absolute().parent)
 
 
 def check_folder(out: Path) -> None:
     """The same for a folder of files."""
     if out.exists() and not out.is_dir():
         raise Failure(f"--out {out}: this is a file; give a folder.", Exit.BAD_INPUT)
+    _check_writable(
+        f"--out {out}", next(place for place in (out.absolute(), *out.absolute().parents) if place.exists())
+    )
+
+
+def _check_writable(named: str, folder: Path) -> None:
+    """Only creating a file shows whether the folder, its disk and the rights allow it."""
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        told = f"{named}: cannot be written ({error.strerror}); choose another folder."
+        raise Failure(told, Exit.BAD_INPUT) from error
+
+
+def check_file_for_set(entries: Sequence[str] | None, source: object, what: str) -> None:
+    """Reject --set where no TOML file is read: it would have no effect."""
+    if entries:
+        raise Failure(
+            f"--set {entries[0]}: it overrides an entry of a TOML file, but {source} is {what}.", Exit.BAD_INPUT
+        )
 
 
 @contextmanager
 def _warnings_as_lines(complain: Callable[[str], None]) -> Iterator[None]:
-    """Warnings as one line each, without the line of code that raised them."""
+    """Print each warning as one line, without the code line that issued it."""
 
     def show(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
         complain(str(message))

@@ -9,19 +9,19 @@ from performative.cli.output import Exit, Failure, Json, Set, reporting
 
 
 def plan(
-    file: Annotated[Path, typer.Argument(help="TOML file with [problem] and [plan]; [privacy] to protect people.")],
+    file: Annotated[Path, typer.Argument(help="TOML file with [problem] and [plan], and [privacy] if needed.")],
     accuracy: Annotated[
-        float | None, typer.Option("--accuracy", help="Instead of plan.accuracy: error to reach, in units of theta.")
+        float | None, typer.Option("--accuracy", help="Overrides plan.accuracy: target error, in units of theta.")
     ] = None,
     no_pilots: Annotated[bool, typer.Option("--no-pilots", help="Trust the linear model; run nothing.")] = False,
-    seed: Annotated[int | None, typer.Option(help="Instead of plan.seed.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Overrides plan.seed.")] = None,
     entries: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Choose local steps, clients a round, batch and rate for the least time to an accuracy.
+    """Choose local steps, clients per round, batch and rate to reach an accuracy in the least time.
 
-    [plan] holds accuracy and cost = { step, sample, communication, latency }, times in a unit of your own.
-    Where the data drift: the step and the batch that follow them most closely, and the best retraining.
+    [plan] contains accuracy and cost = { step, sample, communication, latency }, times in any unit.
+    If the data drift: the step size and batch that track them most closely, and the best retraining.
     """
     with reporting(as_json, entries) as reporter:
         from performative.config.planning import load_plan
@@ -31,7 +31,7 @@ def plan(
         problem, options = load_plan(file, overrides)
         if "accuracy" not in options:
             raise Failure(
-                f"{file}: [plan] needs accuracy = ..., the error to reach in units of theta; or give --accuracy.",
+                f"{file}: [plan] needs accuracy = ..., the target error in units of theta; or pass --accuracy.",
                 Exit.BAD_INPUT,
             )
         try:

@@ -1,4 +1,4 @@
-"""`performative privacy spent|calibrate|audit`."""
+"""`performative privacy spent|calibrate|attack`."""
 
 import dataclasses
 from enum import StrEnum
@@ -11,14 +11,14 @@ from performative.cli.output import EXIT_CODES, Exit, Failure, Json, Reporter, S
 
 privacy = typer.Typer(
     name="privacy",
-    help="What a run promises to each person, how much noise that takes, and whether the code keeps it.",
+    help="The privacy guarantee of a run, the noise it requires, and attacks that test whether it holds.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
 )
 
 
 class Sampler(StrEnum):
-    """How a step picks rows."""
+    """How a step samples rows."""
 
     EVERYONE = "everyone"
     POISSON = "poisson"
@@ -27,19 +27,19 @@ class Sampler(StrEnum):
     SHUFFLED = "shuffled"
 
 
-_DELTA = typer.Option("--delta", help="The chance that the promise may fail; well below 1 / rows.")
+_DELTA = typer.Option("--delta", help="Failure probability of the guarantee; well below 1 / rows.")
 _STEPS = typer.Option("--steps", help="Noisy sums released: rounds times local steps.")
 Delta, MaybeDelta = Annotated[float, _DELTA], Annotated[float | None, _DELTA]
 Steps, MaybeSteps = Annotated[int, _STEPS], Annotated[int | None, _STEPS]
-Sampling = Annotated[Sampler, typer.Option("--sampling", help="How a step really picks rows (or a round, clients).")]
-Size = Annotated[int | None, typer.Option("--batch", help="Rows a step: n; for poisson the mean number.")]
-Rows = Annotated[int | None, typer.Option("--rows", help="Rows of the table; to protect clients, their number.")]
+Sampling = Annotated[Sampler, typer.Option("--sampling", help="How a step samples rows (or a round, clients).")]
+Size = Annotated[int | None, typer.Option("--batch", help="Rows per step: n; for poisson the mean number.")]
+Rows = Annotated[int | None, typer.Option("--rows", help="Rows of the table; for client-level privacy, clients.")]
 
 
 @privacy.command(epilog=EXIT_CODES)
 def spent(
-    file: Annotated[Path | None, typer.Argument(help="TOML file of a run; or give the numbers by option.")] = None,
-    noise: Annotated[float | None, typer.Option("--noise", help="Noise multiplier: deviation over the clip.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="TOML file of a run; or pass the numbers as options.")] = None,
+    noise: Annotated[float | None, typer.Option("--noise", help="Noise multiplier: sd divided by the clip.")] = None,
     steps: MaybeSteps = None,
     delta: MaybeDelta = None,
     sampling: Sampling = Sampler.EVERYONE,
@@ -48,17 +48,19 @@ def spent(
     entries: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Epsilon of a run: of the one that a file describes, or of numbers."""
+    """Compute the epsilon of a run, from its file or from numbers."""
     with reporting(as_json, entries) as reporter:
         if file is not None:
             given = [name for name, value in (("--noise", noise), ("--steps", steps)) if value is not None]
             if given:
-                raise Failure(f"{given[0]}: the file says that; drop one of the two.", Exit.BAD_INPUT)
+                raise Failure(f"{given[0]}: the file sets it; drop one of the two.", Exit.BAD_INPUT)
             _tell_file(reporter, file, delta)
             return
         if noise is None or steps is None or delta is None:
             missing = [n for n, v in (("--noise", noise), ("--steps", steps), ("--delta", delta)) if v is None]
-            raise Failure(f"give a file, or all of the numbers; missing: {', '.join(missing)}.", Exit.BAD_INPUT)
+            raise Failure(f"pass a file, or all of the numbers; missing: {', '.join(missing)}.", Exit.BAD_INPUT)
+        if entries:
+            raise Failure(f"--set {entries[0]}: it overrides an entry of a file; pass the file.", Exit.BAD_INPUT)
         from performative.privacy.spending import spent as ask
 
         with failing():
@@ -69,17 +71,16 @@ def spent(
 
 @privacy.command(epilog=EXIT_CODES)
 def calibrate(
-    epsilon: Annotated[float, typer.Option("--epsilon", help="What may be spent.")],
+    epsilon: Annotated[float, typer.Option("--epsilon", help="The privacy budget.")],
     delta: Delta,
     steps: Steps,
     sampling: Sampling = Sampler.EVERYONE,
     batch: Size = None,
     rows: Rows = None,
-    entries: Set = None,
     as_json: Json = False,
 ) -> None:
-    """The least noise multiplier that keeps within epsilon."""
-    with reporting(as_json, entries) as reporter:
+    """Find the smallest noise multiplier that stays within epsilon."""
+    with reporting(as_json) as reporter:
         from performative.privacy.spending import calibrate as ask
         from performative.privacy.spending import spent as check
 
@@ -95,23 +96,21 @@ def calibrate(
 @privacy.command(epilog=EXIT_CODES)
 def attack(
     file: Annotated[Path, typer.Argument(help="TOML file of a run; its algorithm is attacked, not its data.")],
-    delta: Annotated[float | None, typer.Option("--delta", help="Instead of privacy.delta.")] = None,
+    delta: Annotated[float | None, typer.Option("--delta", help="Overrides privacy.delta.")] = None,
     rows: Annotated[
         int | None, typer.Option("--rows", help="Rows of the crafted table; as in the file by default.")
     ] = None,
     rounds: Annotated[int, typer.Option("--rounds", help="Rounds that the attacker sees.")] = 100,
-    repeats: Annotated[int, typer.Option("--repeats", help="Runs on each of two neighbors.")] = 2000,
+    repeats: Annotated[int, typer.Option("--repeats", help="Runs on each of the two neighbors.")] = 2000,
     canaries: Annotated[int, typer.Option("--canaries", help="Canaries in one run; 0 for none.")] = 10_000,
-    claimed: Annotated[
-        float | None, typer.Option("--claimed", help="Epsilon that is claimed for these rounds.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed")] = 0,
+    claimed: Annotated[float | None, typer.Option("--claimed", help="Claimed epsilon for these rounds.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the attacks.")] = 0,
     entries: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Attack the algorithm of a file with crafted data: a lower bound on epsilon, beside what is claimed.
+    """Attack the algorithm of a file with crafted data for a lower bound on epsilon, compared with the claim.
 
-    An alarm (a bound above the claim) ends with code 1. No alarm is no proof.
+    An alarm (a bound above the claim) exits with code 1. The absence of an alarm proves nothing.
     """
     with reporting(as_json, entries) as reporter:
         from performative.privacy.attack import estimate_epsilon
@@ -132,7 +131,7 @@ def attack(
         alarms = [finding for finding in findings if finding.alarm]
         if alarms:
             raise Failure(
-                f"{len(alarms)} of {len(findings)} attacks show more than is claimed: the promise is not kept.",
+                f"{len(alarms)} of {len(findings)} attacks exceed the claimed epsilon: the guarantee does not hold.",
                 Exit.FAILED,
                 {"status": "alarm", **told},
             )
@@ -147,13 +146,13 @@ def _tell_spent(reporter: Reporter, sampling: Sampler, noise: float, steps: int,
 
 
 def _load(file: Path, delta: float | None) -> tuple[Any, Any]:
-    """The experiment of a file and what it promises, None where `delta` is given instead."""
+    """The experiment of a file and its privacy guarantee, None if `delta` is given instead."""
     from performative.config import load_experiment
 
     experiment = load_experiment(file)
     promise = experiment.options.get("privacy")
     if delta is None and promise is None:
-        raise Failure(f"{file} has no [privacy] table; give --delta, or delta = ... there.", Exit.BAD_INPUT)
+        raise Failure(f"{file} has no [privacy] table; pass --delta, or add the table with its delta.", Exit.BAD_INPUT)
     return experiment, promise
 
 
@@ -182,7 +181,7 @@ def _batch(sampling: Sampler, size: int | None, rows: int | None) -> Any:
     if sampling is Sampler.EVERYONE:
         for option, given in (("--batch", size), ("--rows", rows)):
             if given is not None:
-                raise ValueError(f"{option} {given}: say how rows are picked, with --sampling.")
+                raise ValueError(f"{option} {given}: specify how rows are sampled with --sampling.")
         return None
     if size is None or rows is None:
         raise ValueError(f"--sampling {sampling.value} needs --batch and --rows.")

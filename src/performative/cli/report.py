@@ -16,13 +16,13 @@ def report(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("report.html"),
-    title: Annotated[str | None, typer.Option("--title", help="The page's heading instead of the usual one.")] = None,
+    title: Annotated[str | None, typer.Option("--title", help="Heading of the page, instead of the default.")] = None,
     as_json: Json = False,
 ) -> None:
-    """One interactive HTML file of a run, of a folder of results, or of an audit; it works offline.
+    """Write one interactive, offline HTML file for a run, a folder of results, or an audit.
 
     A history is what `performative run --out` writes, results are what `performative reproduce` writes, and logs
-    (deployments.csv and data.csv, or Parquet) are audited as `performative audit` does with its usual settings.
+    (deployments.csv and data.csv, or Parquet) are audited as by `performative audit` with its default settings.
     """
     with reporting(as_json) as reporter:
         from performative.audit.report import audit_logs
@@ -40,13 +40,13 @@ def report(
 
 
 def _check(path: Path) -> None:
-    """Refuse what no page can be made from."""
+    """Reject input that cannot be turned into a page."""
     if not path.exists():
         raise Failure(f"{path}: there is no such file or folder.", Exit.BAD_INPUT)
     if path.suffix == ".json":
         raise Failure(
-            f"{path}: a page is made from the logs, not from what was found; give the folder that was audited.",
+            f"{path}: a page is built from the logs, not from the results; pass the folder that was audited.",
             Exit.BAD_INPUT,
         )
     if path.is_file() and path.suffix != ".nc":
-        raise Failure(f"{path}: give a history that ends in .nc, or a folder of results or of logs.", Exit.BAD_INPUT)
+        raise Failure(f"{path}: pass a history (.nc), or a folder of results or logs.", Exit.BAD_INPUT)

@@ -27,29 +27,29 @@ def reproduce(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for data, figures and manifests.")] = Path(
         "performative-results"
     ),
-    fresh: Annotated[bool, typer.Option("--fresh", help="Do again what was done.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Repeat finished experiments.")] = False,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, help="Experiments side by side; none given: one a core.")
+        int | None, typer.Option("--jobs", "-j", min=1, help="Parallel experiments; by default, one per core.")
     ] = None,
-    listing: Annotated[bool, typer.Option("--list", help="Name the experiments and stop.")] = False,
-    ledger: Annotated[bool, typer.Option("--ledger", help="Print every claim with its verdict and stop.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
+    ledger: Annotated[bool, typer.Option("--ledger", help="Print every claim with its verdict and exit.")] = False,
     index: Annotated[
-        bool, typer.Option("--index", help="Print every numbered statement of the papers with its verdict and stop.")
+        bool, typer.Option("--index", help="Print every numbered statement of the papers with its verdict and exit.")
     ] = False,
     save: Annotated[Path | None, typer.Option("--save", help="With --ledger: write it to this JSON file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Figures of the papers: run by name, drawn, and each claim compared with what was measured.
+    """Reproduce figures of the papers: run, plot, and compare each claim with the measurements.
 
-    What was done with the same constants and code is not done again, so a set that was stopped goes on where it was.
+    Experiments already done with the same constants and code are skipped, so an interrupted set resumes where it was.
     """
     with reporting(as_json) as reporter:
         if save is not None and not ledger:
-            raise Failure("--save FILE goes with --ledger.", Exit.BAD_INPUT)
+            raise Failure("--save FILE requires --ledger.", Exit.BAD_INPUT)
         if ledger or index:
             if names or listing or (ledger and index):
                 option = "--ledger" if ledger else "--index"
-                raise Failure(f"{option} prints all, or what --paper NAME has; it takes no more.", Exit.BAD_INPUT)
+                raise Failure(f"{option} prints all, or those of --paper NAME; it takes nothing else.", Exit.BAD_INPUT)
             (_tell_ledger if ledger else _tell_index)(reporter, paper, out, save)
             return
         chosen = _choose(names or [], paper, everything or (listing and not names))
@@ -63,7 +63,7 @@ def _choose(given: list[str], paper: str | None, everything: bool) -> list[str]:
     from performative.papers import catalog
 
     if sum((bool(given), paper is not None, everything and paper is None)) != 1:
-        raise Failure("give names of experiments, --paper NAME or --all; --list shows them.", Exit.BAD_INPUT)
+        raise Failure("pass names of experiments, --paper NAME or --all; --list shows them.", Exit.BAD_INPUT)
     with failing():
         for name in given:
             catalog.find(name)
@@ -83,12 +83,12 @@ def _run_all(reporter: Reporter, chosen: list[str], quick: bool, out: Path, fres
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Failure(f"--out {out}: no folder can be made there ({error.strerror}).", Exit.BAD_INPUT) from error
-    if len(chosen) == 1:  # here, so that --debug shows where it fails
+        raise Failure(f"--out {out}: cannot create the folder ({error.strerror}).", Exit.BAD_INPUT) from error
+    if len(chosen) == 1:  # in this process, so --debug shows where it fails
         with failing((DownloadError, NotHereError)), reporter.errors.status(chosen[0]):
             outcomes: Any = [(chosen[0], reproduce(chosen[0], quick, out, fresh))]
     else:
-        # A process for each core; one where there is a GPU, which they would have to share.
+        # One process per core; only one with a GPU, which they would have to share.
         cores = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
         outcomes = reproduce_all(chosen, quick, out, fresh, jobs or cores)
     with reporter.errors.status(f"0 of {len(chosen)} done") as status:
@@ -126,7 +126,7 @@ def _tell_list(reporter: Reporter, chosen: list[str]) -> None:
     from performative.papers import catalog
 
     found = [catalog.find(name) for name in chosen]
-    names = Column("experiment", overflow="fold", no_wrap=True)  # they stay whole, to be copied and searched
+    names = Column("experiment", overflow="fold", no_wrap=True)  # kept whole, to be copied and searched
     others = (Column(name, overflow="fold") for name in ("place", "what", "claims"))
     table = Table(names, *others, show_edge=False, pad_edge=False)
     for one in found:

@@ -10,15 +10,18 @@ import typer
 from performative.cli.output import EXIT_CODES, Exit, Failure, Json, check_out, reporting
 
 suite = typer.Typer(
-    name="suite", help="The benchmark: environments, methods and the leaderboard.", no_args_is_help=True
+    name="suite",
+    help="The benchmark: environments, methods and the leaderboard.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
 )
-Out = Annotated[Path, typer.Option("--out", help="Folder of results; what is there is not run again.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder of results.")]
 _HERE = Path("performative-results/suite")
 
 
 @suite.command("list", epilog=EXIT_CODES)
 def list_all(as_json: Json = False) -> None:
-    """Environments and methods."""
+    """List environments and methods."""
     with reporting(as_json) as reporter:
         from performative.suite.methods import METHODS
         from performative.suite.registry import ids
@@ -30,17 +33,15 @@ def list_all(as_json: Json = False) -> None:
 
 @suite.command("run", epilog=EXIT_CODES)
 def run_all(
-    methods: Annotated[str, typer.Option(help="Names with commas between; all where it is left out.")] = "",
-    envs: Annotated[str, typer.Option(help="Ids with commas between; all where it is left out.")] = "",
-    seeds: Annotated[int, typer.Option(min=2, help="Runs that are reported.")] = 10,
-    quick: Annotated[bool, typer.Option("--quick", help="Three rates to tune over, and 4 seeds.")] = False,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes; as many as there are cores where it is left out.")
-    ] = None,
+    methods: Annotated[str, typer.Option(help="Comma-separated names; all by default.")] = "",
+    envs: Annotated[str, typer.Option(help="Comma-separated ids; all by default.")] = "",
+    seeds: Annotated[int, typer.Option(min=2, help="Number of reported runs.")] = 10,
+    quick: Annotated[bool, typer.Option("--quick", help="Tune over three learning rates, with 4 seeds.")] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="Number of processes; one per core by default.")] = None,
     out: Out = _HERE,
     as_json: Json = False,
 ) -> None:
-    """Tune and run methods in environments; one that was stopped goes on where it was."""
+    """Tune and run methods in environments; an interrupted campaign resumes where it was."""
     with reporting(as_json) as reporter:
         from performative.suite.campaign import campaign, chosen
         from performative.suite.protocol import Effort
@@ -51,7 +52,7 @@ def run_all(
             raise Failure(str(error), Exit.BAD_INPUT) from error
         effort = Effort(4, quick=True) if quick else Effort(seeds)
         found = campaign(pairs, effort, out, workers or os.cpu_count() or 1, reporter.show)
-        reporter.show(f"{found.measured} measured in {found.seconds / 60:.1f} minutes of processor time.")
+        reporter.show(f"{found.measured} measured in {found.seconds / 60:.1f} minutes of CPU time.")
         if found.broken:
             raise Failure("; ".join(f"{env}: {why}" for env, why in found.broken.items()), Exit.FAILED)
         reporter.result({"status": "completed", "folder": str(out), **dataclasses.asdict(found)})
@@ -60,13 +61,13 @@ def run_all(
 @suite.command("show", epilog=EXIT_CODES)
 def show(
     out: Out = _HERE,
-    shipped: Annotated[bool, typer.Option("--shipped", help="The results that came with this package.")] = False,
+    shipped: Annotated[bool, typer.Option("--shipped", help="Show the results shipped with this package.")] = False,
     page: Annotated[
         Path | None, typer.Option(help="Write an interactive page, one HTML file that works offline.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """The leaderboard of what was measured, and what wins where in words."""
+    """Show the leaderboard of the results, and summarize which method wins where."""
     with reporting(as_json) as reporter:
         from performative._base.files import write_whole
         from performative.suite import published
@@ -76,7 +77,7 @@ def show(
         from performative.suite.verdicts import verdicts
 
         if page is not None:
-            check_out(page, "the page is HTML", ".html", ".htm")
+            check_out(page, "the page is HTML", ".html", ".htm", option="--page")
         try:
             found = published.shipped() if shipped else published.collect(Store(out).results())
             board, told = rank(found.results), verdicts(found.results)
@@ -95,7 +96,7 @@ def show(
 def pack(
     file: Annotated[Path, typer.Argument(help="The JSON file to write.")], out: Out = _HERE, as_json: Json = False
 ) -> None:
-    """Write all results of a folder into one file, as they are shipped with the package."""
+    """Write all results of a folder into one file, as shipped with the package."""
     with reporting(as_json) as reporter:
         from performative.suite import published
         from performative.suite.store import Store
@@ -111,11 +112,11 @@ def pack(
 
 @suite.command("submit", epilog=EXIT_CODES)
 def submit(
-    file: Annotated[Path, typer.Argument(help="A result as `suite run` writes it, or made elsewhere.")],
+    file: Annotated[Path, typer.Argument(help="A result written by `suite run`, or produced elsewhere.")],
     out: Out = _HERE,
     as_json: Json = False,
 ) -> None:
-    """Check a result from elsewhere (versions, seeds, budget, scores) and put it beside the others."""
+    """Check a result from elsewhere (versions, seeds, budget, scores) and add it to the others."""
     with reporting(as_json) as reporter:
         from performative.suite.store import Store, check_result, read_result
 

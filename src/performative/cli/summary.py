@@ -1,4 +1,4 @@
-"""The end of a run in a few numbers."""
+"""Summary of a finished run."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +10,12 @@ from performative.plotting import LABELS
 if TYPE_CHECKING:
     from performative.history import History
 
-# The terminal leaves out two counts; pages show them.
+# The terminal omits two counts; pages show them.
 _SHOWN = {name: label for name, label in LABELS.items() if name not in ("uploads", "nonfinite_updates")}
 
 
 def mean_interval(values: Any, level: float = 0.95) -> dict[str, float | None]:
-    """Mean and its Student interval over repeats; no interval for a single repeat.
+    """Mean and its Student t interval over repeats; no interval for a single repeat.
 
     mean +- t_{n-1} sd / sqrt(n)
     """
@@ -30,7 +30,7 @@ def mean_interval(values: Any, level: float = 0.95) -> dict[str, float | None]:
 
 
 def summarize(history: "History") -> dict[str, Any]:
-    """What --json prints of a run."""
+    """What --json prints for a run."""
     there = {**history.records, **history.risks}
     final = {name: mean_interval(values[:, -1]) for name, values in there.items() if values.shape[1]}
     return {
@@ -57,7 +57,7 @@ def table(summary: dict[str, Any], title: str) -> Any:
 
 
 def footer(summary: dict[str, Any]) -> str:
-    """One line on how it went."""
+    """One line on the outcome."""
     return (
         f"{summary['status']} in {summary['seconds']:.2f} s: {summary['algorithm']}, "
         f"executor {summary['executor']}, {summary['dtype']} on {summary['device']}, seed {summary['seed']}"
@@ -65,16 +65,16 @@ def footer(summary: dict[str, Any]) -> str:
 
 
 def privacy_lines(facts: dict[str, Any]) -> list[str]:
-    """What is promised, in words."""
+    """The privacy guarantee in words."""
     if facts["why"]:
-        return [f"privacy: nothing is promised (epsilon is infinite): {'; '.join(facts['why'])}."]
+        return [f"privacy: no guarantee (epsilon is infinite): {'; '.join(facts['why'])}."]
     neighbors = facts.get("neighbors", facts.get("neighbours", "")).replace("_", " ")
     lines = [
         f"privacy: ({facts['epsilon']:.4g}, {facts['delta']:.2g})-DP for each {facts['unit']} ({neighbors}), "
         f"every published model included; by {facts['method']}."
     ]
     if facts.get("on_word"):
-        lines.append(f"certified on the author's word, which nobody here has checked: {', '.join(facts['on_word'])}.")
+        lines.append(f"certified on the author's word, not checked here: {', '.join(facts['on_word'])}.")
     lines += [f"NOT covered: {told}." for told in facts.get("not_covered", ())]
     lines += [f"assumes: {assumed}." for assumed in facts["assumes"]]
     lines.append(f"noise: {facts['noise']}.")

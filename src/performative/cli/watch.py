@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Law(StrEnum):
-    """What may move the data without the models."""
+    """The kind of drift that the models did not cause."""
 
     SMOOTH = "smooth"
     WALK = "walk"
@@ -24,35 +24,36 @@ class Law(StrEnum):
     ANY = "any"
 
 
-_PLACE = "Folder of CSV or Parquet files, a batch each; one file; a .duckdb or .sqlite file, or a database's URL."
+_PLACE = "Folder of CSV or Parquet files, one batch each; one file; a .duckdb or .sqlite file, or a database URL."
 
 
 def watch(
     place: Annotated[str, typer.Argument(help=_PLACE)],
-    state: Annotated[Path, typer.Option("--state", help="File of the state; where it exists the watch goes on.")],
-    once: Annotated[bool, typer.Option("--once", help="Read what is there, report, and end.")] = False,
-    every: Annotated[float, typer.Option("--every", min=0.05, help="Seconds between two looks at the folder.")] = 5.0,
+    state: Annotated[Path, typer.Option("--state", help="State file; if it exists, the watch resumes from it.")],
+    once: Annotated[bool, typer.Option("--once", help="Read what is there, report, and exit.")] = False,
+    every: Annotated[float, typer.Option("--every", min=0.05, help="Seconds between checks of the folder.")] = 5.0,
     port: Annotated[
-        int | None, typer.Option("--port", min=0, max=65535, help="Serve a page that renews itself.")
+        int | None, typer.Option("--port", min=0, max=65535, help="Serve a page that refreshes itself.")
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", help="Address of the page; this machine only by default.")
+        str, typer.Option("--host", help="Address to serve on; by default, this machine only.")
     ] = "127.0.0.1",
-    webhook: Annotated[str | None, typer.Option("--webhook", help="URL that is told of each alarm, once.")] = None,
-    drift: Annotated[Law, typer.Option("--drift", help="Drift to allow for that is not the models'.")] = Law.SMOOTH,
-    mapping: Annotated[Path | None, typer.Option("--map", help="audit.toml of a table: which column is what.")] = None,
+    webhook: Annotated[str | None, typer.Option("--webhook", help="URL notified once of each alarm.")] = None,
+    drift: Annotated[Law, typer.Option("--drift", help="Drift not due to the models.")] = Law.SMOOTH,
+    mapping: Annotated[Path | None, typer.Option("--map", help="audit.toml of a table: column roles.")] = None,
     trust: Annotated[bool, typer.Option("--trust", help="Unpickle models, which runs code in their files.")] = False,
-    alpha: Annotated[float, typer.Option("--alpha", help="Chance of a false alarm over all looks.")] = 0.05,
-    columns: Annotated[str, typer.Option("--columns", help="Columns that may react, with commas between.")] = "",
+    alpha: Annotated[float, typer.Option("--alpha", help="False alarm probability over all looks.")] = 0.05,
+    columns: Annotated[str, typer.Option("--columns", help="Columns that may react, comma-separated.")] = "",
     loss_limit: Annotated[float | None, typer.Option("--loss-limit", help="Alarm above this mean loss.")] = None,
     gap_limit: Annotated[float | None, typer.Option("--gap-limit", help="Alarm above this gap in acceptance.")] = None,
     as_json: Json = False,
 ) -> None:
-    """A running deployment: do the data react to the models? Valid however often one looks.
+    """Monitor a running deployment: do the data react to the models? Valid however often you look.
 
-    Reads batches of FOLDER (or FOLDER/data) as they appear: features, and theta_<name> of the deployed model in columns
-    or in FOLDER/deployments.csv. Of a table, each deployment is a batch, read once a later one has rows; audit.toml
-    says which column is what, as for `performative audit`. Faulty batches go into quarantine and never stop the watch.
+    Reads batches in FOLDER (or FOLDER/data) as they appear: features, and theta_<name> of the deployed model in columns
+    or in FOLDER/deployments.csv. In a table, each deployment is a batch, read once a later one has rows; audit.toml
+    gives the role of each column, as for `performative audit`. Invalid batches are quarantined and never stop the
+    watch.
     """
     with reporting(as_json) as reporter:
         from performative.watch.following import Follower
@@ -61,9 +62,9 @@ def watch(
         from performative.watch.webhook import Webhook
 
         if state.is_dir() or not state.absolute().parent.is_dir():
-            raise Failure(f"--state {state}: give the name of a file in a folder that exists.", Exit.BAD_INPUT)
+            raise Failure(f"--state {state}: give a file in an existing folder.", Exit.BAD_INPUT)
         if once and port is not None:
-            raise Failure("--once reads and ends; a page (--port) needs a watch that goes on.", Exit.BAD_INPUT)
+            raise Failure("--once exits after reading; a page (--port) needs a continuous watch.", Exit.BAD_INPUT)
         asked: dict[str, Any] = {"drift": drift.value, "alpha": alpha, "loss_limit": loss_limit, "gap_limit": gap_limit}
         if columns:
             asked["columns"] = [name.strip() for name in columns.split(",")]
@@ -98,7 +99,7 @@ def watch(
 
 
 def _open(place: str, mapping: Path | None, trust: bool) -> "AbstractBatches":
-    """Files of a folder, or, where it is a database or columns are mapped, a table."""
+    """The files of a folder, or a table for a database or mapped columns."""
     from performative.audit.source import DATABASES
     from performative.watch.source import FileBatches
 

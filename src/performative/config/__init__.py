@@ -1,4 +1,4 @@
-"""Experiments written down in a TOML file."""
+"""Experiments described in a TOML file."""
 
 from performative.config.document import Experiment, load_experiment
 from performative.config.errors import ConfigError

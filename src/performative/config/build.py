@@ -1,4 +1,4 @@
-"""From tables of a file to parts, by the signatures of what is to be made."""
+"""Build parts from the tables of a file, guided by the signatures of their constructors."""
 
 import dataclasses
 import inspect
@@ -19,16 +19,16 @@ from performative.config.registry import SLOTS, arms, functions, is_module, is_p
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
-    """One thing that a call takes: its annotation, and whether it has to be given."""
+    """One argument of a call: its annotation, and whether it is required."""
 
     annotation: Any
     required: bool
 
 
 def arguments(call: Callable[..., Any], rest: Callable[..., Any] | None = None) -> dict[str, Argument]:
-    """Arguments by name. `rest` lends its own where the call takes any keyword (`**parts`).
+    """Arguments by name. If the call takes any keyword (`**parts`), those of `rest` are added.
 
-    The annotation of a field stands in for one that a converter hides.
+    If a converter hides an annotation, that of the field is used.
     """
     fields = {f.name: f.type for f in dataclasses.fields(call)} if dataclasses.is_dataclass(call) else {}
     found: dict[str, Argument] = {}
@@ -47,13 +47,13 @@ def arguments(call: Callable[..., Any], rest: Callable[..., Any] | None = None) 
 
 
 class Builder:
-    """Makes parts from what a TOML file holds. Data files are looked up beside `folder`."""
+    """Build parts from the contents of a TOML file. Data files are looked up in `folder`."""
 
     def __init__(self, folder: Path):
         self.folder = folder
 
     def call(self, make: Callable[..., Any], table: Mapping[str, Any], key: str, **options: Any) -> Any:
-        """Call `make` with a table's entries as keywords, each converted to what the signature asks for."""
+        """Call `make` with a table's entries as keywords, each converted as the signature requires."""
         given = self.keywords(make, table, key, **options)
         with blame(key, given):
             return make(**given)
@@ -62,7 +62,7 @@ class Builder:
         self, make: Callable[..., Any], table: Mapping[str, Any], key: str, *,
         rest: Callable[..., Any] | None = None, module: str = "", leave_out: tuple[str, ...] = (), free: bool = False,
     ) -> dict[str, Any]:  # fmt: skip
-        """The keywords of that call; missing ones are refused, and unknown ones but where it may have any (`free`)."""
+        """The keywords of that call. Missing ones raise, and so do unknown ones unless any is allowed (`free`)."""
         known = {n: a for n, a in arguments(make, rest).items() if n not in leave_out}
         if free and inspect.Parameter.VAR_KEYWORD in {p.kind for p in inspect.signature(make).parameters.values()}:
             known = {**{name: Argument(Any, False) for name in table}, **known}
@@ -93,9 +93,9 @@ class Builder:
         takes_part = any(is_part(kind) for kind in kinds)
         if isinstance(value, str) and (takes_part or Any in kinds):
             return self._name(value, kinds, key, module)
-        if Any in kinds:  # a number may stand for a part, as in rate = 0.1: what is called decides
+        if Any in kinds:  # a number may stand for a part, as in rate = 0.1: the callee decides
             return _numbers(value, key, free=True) if isinstance(value, list) else value
-        if any(_holds_array(kind) for kind in kinds):
+        if any(holds_array(kind) for kind in kinds):
             return _numbers(value, key)
         if takes_part:
             raise ConfigError(f"expected {_wanted(kinds)}; got {shown(value)}.", key)
@@ -123,7 +123,7 @@ class Builder:
         return self.call(make, given, key, module=module)
 
     def _name(self, name: str, kinds: tuple[Any, ...], key: str, module: str) -> Any:
-        """A part that needs no arguments, by its bare name; words such as deploy = "step" pass."""
+        """A part without arguments, by its bare name; words such as deploy = "step" are passed on."""
         if module == SLOTS["deploy"]:
             return name
         if not module:
@@ -135,7 +135,7 @@ class Builder:
 
     def _find(self, name: str, kinds: tuple[Any, ...], key: str, module: str) -> Callable[..., Any]:
         if module == SLOTS["deploy"]:
-            kinds = (Any,)  # the field holds what a converter makes of the part
+            kinds = (Any,)  # the field contains the converter's output
         known = parts(module, kinds) if module else {}
         known = known | (functions(module, "theta", "z") if module == SLOTS["loss"] else {})
         if name in known:
@@ -143,14 +143,14 @@ class Builder:
         if Any in kinds and (found := functions(module, "theta").get(name) if module else None) is not None:
             return found
         if not known:
-            raise ConfigError(f"no part can stand here; got {name!r}.", key)
-        # Where a short factory makes the class of the same name, only the factory is worth suggesting.
+            raise ConfigError(f"no part is allowed here; got {name!r}.", key)
+        # If a lowercase factory builds the class of the same name, suggest only the factory.
         worth = [n for n in known if n.lower() == n or n.lower() not in known]
         slot = next(slot for slot, where in SLOTS.items() if where == module)
         raise ConfigError(f"there is no {slot} {name!r}.{nearest(name, worth)}", key)
 
     def _metrics(self, value: Any, key: str) -> dict[str, Any]:
-        """{recorded name: metric}, from a list of names, or from a table that gives them names of its own."""
+        """{recorded name: metric}, from a list of names, or from a table that renames them."""
         known = plugins.load("metrics")
         if isinstance(value, dict):
             return {name: self._offered(entry, known, "metric", f"{key}.{name}")[1] for name, entry in value.items()}
@@ -160,7 +160,7 @@ class Builder:
         for place, entry in enumerate(value):
             name, metric = self._offered(entry, known, "metric", f"{key}[{place}]")
             if name in made:
-                raise ConfigError(f"{name!r} stands here twice; a table gives each a name of its own.", key)
+                raise ConfigError(f"{name!r} is listed twice; use a table to give each its own name.", key)
             made[name] = metric
         return made
 
@@ -171,20 +171,20 @@ class Builder:
         for place, entry in enumerate(value):
             name, one = self._offered(entry, known, "callback", f"{key}[{place}]")
             if not callable(one):
-                raise ConfigError(f"{name} must give what is called with news; it gave {one!r}.", f"{key}[{place}]")
+                raise ConfigError(f"{name} must return a callable; it returned {one!r}.", f"{key}[{place}]")
             made.append(one)
         return made
 
     def _offered(self, entry: Any, known: Mapping[str, Any], kind: str, key: str) -> tuple[str, Any]:
-        """A metric or callback with its name: made from a table's options, or used as it is."""
+        """A metric or callback with its name: built from a table's options, or used as is."""
         table = entry if isinstance(entry, dict) else {"name": entry}
         name, given = table.get("name"), {k: v for k, v in table.items() if k != "name"}
         if not isinstance(name, str):
             raise ConfigError(f'expected a name, or a table such as {{ name = "..." }}; got {shown(entry)}.', key)
         if name not in known:
             if kind == "metric" and is_own(name):
-                raise ConfigError(f"{name!r} is recorded by itself; leave it out.", key)
-            hint = nearest(name, known) if known else f" No installed package offers any (performative.{kind}s)."
+                raise ConfigError(f"{name!r} is always recorded; remove it.", key)
+            hint = nearest(name, known) if known else f" No installed package provides any (performative.{kind}s)."
             raise ConfigError(f"there is no {kind} {name!r}.{hint}", key)
         if not registry.is_made(known[name]):
             if given:
@@ -207,7 +207,7 @@ def _is_factory(make: Callable[..., Any], module: str) -> bool:
     return any(make is known for known in parts(module).values())
 
 
-def _holds_array(kind: Any) -> bool:
+def holds_array(kind: Any) -> bool:
     """jaxtyping's arrays, jax.Array, np.ndarray."""
     return hasattr(kind, "array_type") or getattr(kind, "__name__", "") in ("Array", "ndarray")
 
@@ -228,11 +228,11 @@ def _numbers(value: Any, key: str, free: bool = False) -> Any:
 
 
 def _plain(value: Any, annotation: Any, key: str) -> Any:
-    """Whole numbers, text, switches: checked by pydantic without guessing ("4" is not 4, true is not 1)."""
+    """Integers, text, booleans: checked strictly by pydantic ("4" is not 4, true is not 1)."""
     import pydantic
 
     try:
-        # As JSON, so that a list may stand for a tuple; strict otherwise.
+        # As JSON, so a list is accepted as a tuple; strict otherwise.
         text = json.dumps(value, default=str)
         return pydantic.TypeAdapter(annotation).validate_json(text, strict=True)
     except pydantic.ValidationError:
@@ -242,14 +242,14 @@ def _plain(value: Any, annotation: Any, key: str) -> Any:
 def _wanted(kinds: tuple[Any, ...]) -> str:
     words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
     tables = [kind for kind in kinds if is_record(kind) and not is_module(kind)]
-    # Where a table can stand for a function, as for a condition, no function has a name.
+    # If a table can replace a function, as for a condition, no function can be named.
     kinds = tuple(kind for kind in kinds if not tables or is_module(kind) or not is_part(kind))
     said = [words.get(kind) or _describe(kind) for kind in kinds if kind is not type(None)]
     return " or ".join(dict.fromkeys(word for word in said if word)) or "nothing"
 
 
 def _describe(kind: Any) -> str:
-    if _holds_array(kind):
+    if holds_array(kind):
         return "a number or a list of numbers"
     if is_record(kind) and not is_module(kind):
         return f"a table of {', '.join(field.name for field in dataclasses.fields(kind))}"

@@ -16,14 +16,14 @@ def load_design(path: str | Path, overrides: dict[str, Any]) -> tuple[Problem, d
     file = Path(path)
     try:
         document, table = parse_with(file, "design")
-        # One aim: an effect on the command line takes the place of a width in the file, and the other way round.
+        # Only one target: an effect on the command line replaces a width in the file, and vice versa.
         if overrides.keys() & {"effect", "width"}:
             table = {name: value for name, value in table.items() if name not in ("effect", "width")}
         table = table | overrides
         builder = Builder(file.parent)
         options = builder.keywords(design, table, "design", leave_out=("source",))
         if not table.keys() & {"effect", "width"}:
-            raise ConfigError("needs effect = ... or width = ...; or give --effect or --width.", "design")
+            raise ConfigError("needs effect = ... or width = ...; or pass --effect or --width.", "design")
         return read_problem(builder, document["problem"]), options
     except ConfigError as error:
         raise ConfigError(error.message, error.key, file) from error.__cause__

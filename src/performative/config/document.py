@@ -1,4 +1,4 @@
-"""One TOML file, one experiment: [problem], [algorithm], [run], and [privacy] where a ledger is kept."""
+"""One TOML file describes one experiment: [problem], [algorithm], [run], and [privacy] for a privacy ledger."""
 
 import dataclasses
 import tomllib
@@ -15,6 +15,7 @@ from performative._engine.options import RECORD_NAMES
 from performative.algorithm import Algorithm
 from performative.config.build import Builder
 from performative.config.errors import ConfigError, blame, shown
+from performative.config.frame import read_frame_table
 from performative.config.member_data import fill_all, read_members
 from performative.config.overrides import replaced
 from performative.config.registry import recipes
@@ -22,15 +23,15 @@ from performative.game import Game
 from performative.privacy.promise import Privacy
 from performative.problem import Problem
 from performative.record import Record
-from performative.tables.members import MemberTables, check_header
+from performative.tables.members import MemberTables
 
-# Arguments of `run` that have tables of their own, or none; whether to go on is asked for at the command line.
+# Arguments of `run` that have their own tables, or none; resuming is requested on the command line.
 _NOT_IN_RUN = ("problem", "algorithm", "privacy", "record", "checkpoint")
 
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """What a file describes: `pf.run(problem, algorithm, **options)`. `data`: where members' tables lie, by [data]."""
+    """What a file describes: `pf.run(problem, algorithm, **options)`. `data`: the members' tables, from [data]."""
 
     file: Path
     title: str
@@ -40,7 +41,7 @@ class Experiment:
     data: MemberTables | None = None
 
     def run(self, resume: bool = False, **more: Any) -> Any:
-        """Solve for the points that the file asks to solve for, then run. With `resume` go on from the checkpoint."""
+        """Solve for the points that the file requests, then run. With `resume`, continue from the checkpoint."""
         from performative._engine.run import run
 
         options = {**self.options, **more}
@@ -66,9 +67,9 @@ class Experiment:
 def load_experiment(
     path: str | Path, overrides: Mapping[str, Any] | None = None, read_tables: bool = True
 ) -> Experiment:
-    """Read a file, check all of it, build the parts. `overrides` replace entries of [run], but for None.
+    """Read and check a file, and build the parts. `overrides` replace entries of [run], except where None.
 
-    With `read_tables=False` the tables of [data] are not opened: zeros stand for the rows of members.
+    With `read_tables=False` the tables of [data] are not opened: zeros replace the members' rows.
     """
     file = Path(path)
     try:
@@ -80,7 +81,7 @@ def load_experiment(
 
 
 def parse(file: Path) -> dict[str, Any]:
-    """What a TOML file holds."""
+    """Parse a TOML file."""
     if not file.is_file():
         raise ConfigError("there is no such file." if not file.exists() else "this is a folder, not a TOML file.")
     try:
@@ -91,7 +92,7 @@ def parse(file: Path) -> dict[str, Any]:
         raise ConfigError(f"not UTF-8 text: {error.reason} at byte {error.start}.") from error
     except RecursionError:
         raise ConfigError("lists or tables are nested too deeply.") from None
-    except ValueError:  # Python reads no whole numbers of so many digits
+    except ValueError:  # Python limits the number of digits of an integer
         raise ConfigError("a number has more than a few thousand digits.") from None
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}.") from error
@@ -99,7 +100,7 @@ def parse(file: Path) -> dict[str, Any]:
 
 
 def _check_tables(raw: dict[str, Any]) -> dict[str, Any]:
-    """The outline of the file. What stands in the tables is checked against the signatures of the parts."""
+    """Check the outline of the file. The contents of the tables are checked against the parts' signatures."""
     import pydantic
 
     class Recipe(pydantic.BaseModel, extra="allow", strict=True):
@@ -120,7 +121,7 @@ def _check_tables(raw: dict[str, Any]) -> dict[str, Any]:
     try:
         return Document.model_validate(raw).model_dump()
     except pydantic.ValidationError as invalid:
-        # A misspelt table is both unknown and missing: the first says more.
+        # A misspelled table is both unknown and missing: the first error says more.
         error = min(invalid.errors(), key=lambda error: error["type"] != "extra_forbidden")
         *parents, name = (str(part) for part in error["loc"])
         key = ".".join(parents)
@@ -143,11 +144,9 @@ def _build(document: dict[str, Any], file: Path, read_tables: bool) -> Experimen
     else:
         data, problem = read_members(builder, document["data"], document["problem"])
         problem = fill_all(problem, data, file.parent) if read_tables else problem
-        if problem.population.model_shape() is None:  # it fits any model; the usual one is linear in the features
+        if problem.population.model_shape() is None:  # it fits any model; by default, one linear in the features
             document["run"].setdefault("theta", [0.0] * data.width)
-    if (
-        document["federation"] is not None or data is not None
-    ):  # a model that a network carries is deployed once a round
+    if document["federation"] is not None or data is not None:  # a model sent over a network is deployed once per round
         document["algorithm"].setdefault("deploy", "round")
     known, name = recipes(), document["algorithm"].pop("recipe")
     if name not in known:
@@ -169,7 +168,7 @@ def _build(document: dict[str, Any], file: Path, read_tables: bool) -> Experimen
 
 
 def _records(table: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """[run] without its records and checkpoint, [run.record], [run.checkpoint]; keys of old go where they belong."""
+    """[run] without its records and checkpoint, [run.record], [run.checkpoint]; old keys move to their new tables."""
     rest, record, folder = dict(table), table.get("record", {}), table.get("checkpoint", {})
     if not isinstance(record, dict):
         raise ConfigError(f"expected a table such as {{every = 10}}; got {shown(record)}.", "run.record")
@@ -184,25 +183,25 @@ def _records(table: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dic
         where = "[run.record], [run.checkpoint] and clients_at_once"
         warn(
             "old-keyword",
-            f"[run]: {' and '.join(moved)} {'has' if len(moved) == 1 else 'have'} moved; their place is in {where}.",
+            f"[run]: {' and '.join(moved)} {'has' if len(moved) == 1 else 'have'} moved to {where}.",
         )
     return rest, record, folder
 
 
 def read_problem(builder: Builder, table: dict[str, Any]) -> Problem:
-    """Parts spelled out, a ready case, or a table of people."""
+    """A problem from its parts, a ready-made case, or a table of people."""
     ready = [name for name in ("frame", "case") if name in table]
     if not ready:
         return builder.call(Problem, table, "problem", leave_out=("columns",))
     rest = {name: value for name, value in table.items() if name not in (ready[0], "domain")}
     if rest:
-        raise ConfigError(f"{ready[0]} settles the whole problem; drop {', '.join(rest)}.", "problem")
+        raise ConfigError(f"{ready[0]} defines the whole problem; drop {', '.join(rest)}.", "problem")
     if ready[0] == "frame":
-        problem = _frame(builder, table["frame"])
+        problem = read_frame_table(builder, table["frame"])
     else:
         problem = builder.value(table["case"], Any, "problem.case", "cases")
         if isinstance(problem, Game):
-            raise ConfigError("a game has no file so far; play it by pf.run(game, algorithm, rounds).", "problem.case")
+            raise ConfigError("games cannot be run from a file; use pf.run(game, algorithm, rounds).", "problem.case")
         if not isinstance(problem, Problem):
             raise ConfigError(f'expected a case such as "credit", by name; got {table["case"]!r}.', "problem.case")
     if "domain" not in table:
@@ -214,31 +213,8 @@ def read_problem(builder: Builder, table: dict[str, Any]) -> Problem:
         return dataclasses.replace(problem, domain=domain)
 
 
-def _frame(builder: Builder, table: Any) -> Problem:
-    import pandas as pd
-
-    key = "problem.frame"
-    if not isinstance(table, dict) or not isinstance(table.get("path"), str):
-        raise ConfigError('expected a table with path = "people.csv".', key)
-    path = builder.folder / table["path"]
-    if not path.is_file():
-        raise ConfigError(f"there is no file {path}.", f"{key}.path")
-    with blame(f"{key}.path"):
-        check_header(path)
-        frame = pd.read_csv(path)
-    given = {name: value for name, value in table.items() if name != "path"}
-    keywords = builder.keywords(Problem.from_frame, given, key, leave_out=("frame",))
-    strength = keywords.get("strength")
-    if isinstance(strength, dict) and keywords["client"] in frame:
-        # Keys of a TOML table are text; the clients of the table may be numbers.
-        names = {str(name): name for name in frame[keywords["client"]].unique()}
-        keywords["strength"] = {names.get(name, name): value for name, value in strength.items()}
-    with blame(key, keywords):
-        return Problem.from_frame(frame, **keywords)
-
-
 def _check_fit(problem: Problem, algorithm: Algorithm, options: dict[str, Any]) -> None:
-    """What `run` would refuse later, said here with the key that it is about."""
+    """Raise what `run` would raise later, with the key that causes it."""
     import jax.numpy as jnp
 
     from performative._engine.prepare import check_fit, check_rows, on_device, read_theta

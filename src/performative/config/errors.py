@@ -1,4 +1,4 @@
-"""What is wrong with a configuration file, in one line."""
+"""One-line errors for configuration files."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class ConfigError(ValueError):
-    """`file: key: rule; what came`."""
+    """`file: key: rule; value received`."""
 
     def __init__(self, message: str, key: str = "", file: str | Path = ""):
         self.message, self.key, self.file = message, key, str(file)
@@ -16,7 +16,7 @@ class ConfigError(ValueError):
 
 
 def shown(value: Any) -> str:
-    """A value as an error message quotes it, cut where it is long."""
+    """A value as quoted in an error message, truncated if long."""
     if isinstance(value, dict):
         return "a table with the keys " + ", ".join(value) if value else "an empty table"
     text = repr(value)
@@ -27,16 +27,16 @@ def shown(value: Any) -> str:
 def blame(
     key: str, names: Collection[str] = (), kinds: tuple[type[Exception], ...] = (ValueError, TypeError)
 ) -> Iterator[None]:
-    """Complaints of what is called, passed on with the key that they are about.
+    """Re-raise errors of the block as ConfigError with the key that caused them.
 
-    `names` are the keywords of the call: where the complaint opens with one of them, the key points at it.
+    `names` are the keywords of the call: if the error text starts with one of them, the key points to it.
     """
     try:
         yield
     except ConfigError:
         raise
     except kinds as error:
-        # Complaints read "k must ...", "Owner: k must ..." or "Owner(k=0) needs ...".
+        # Error texts read "k must ...", "Owner: k must ..." or "Owner(k=0) needs ...".
         opening = re.match(r"(?:\w+: |\w+\()?(\w+)", str(error))
         name = opening[1] if opening else ""
         raise ConfigError(str(error), f"{key}.{name}" if name in names else key) from error

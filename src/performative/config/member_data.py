@@ -1,4 +1,4 @@
-"""[data]: a problem whose rows stay with the members, and the same problem where they are all at hand."""
+"""[data]: a problem whose rows stay with the members, and the same problem when all rows are available."""
 
 import dataclasses
 from pathlib import Path
@@ -18,20 +18,18 @@ from performative.tables.members import MemberTables, TableRefused
 
 
 def read_members(builder: Builder, table: dict[str, Any], problem: dict[str, Any]) -> tuple[MemberTables, Problem]:
-    """The record of [data], and the problem with rows of zeros in the place of people: all that a server knows."""
+    """The record of [data], and the problem with zeros instead of people's rows: all that a server knows."""
     tables: MemberTables = builder.call(MemberTables, table, "data")
     settled = [name for name in ("frame", "case") if name in problem]
     if settled:
-        raise ConfigError(
-            f"[data] gives the rows, and so does {settled[0]}; keep one of them.", f"problem.{settled[0]}"
-        )
+        raise ConfigError(f"both [data] and {settled[0]} provide the rows; keep one of them.", f"problem.{settled[0]}")
     given = problem.get("population", "Static")
     given = {"name": given} if isinstance(given, str) else given
     if not isinstance(given, dict):
         raise ConfigError(f'expected a population such as "Static"; got {shown(given)}.', "problem.population")
     twice = [name for name in ("x", "y", "count") if name in given]
     if twice:
-        raise ConfigError(f"[data] gives {twice[0]}; leave it out.", "problem.population")
+        raise ConfigError(f"[data] provides {twice[0]}; remove it.", "problem.population")
     zero = 0.0 if tables.labels == "real" else 0
     rows = {"x": [[[0.0] * tables.width]] * tables.count, "y": [[zero]] * tables.count}
     population = {**given, **_columns(given, tables), **rows}
@@ -50,7 +48,7 @@ def read_members(builder: Builder, table: dict[str, Any], problem: dict[str, Any
 
 
 def _columns(given: dict[str, Any], tables: MemberTables) -> dict[str, Any]:
-    """The columns that people can change, by number; never the intercept."""
+    """The indices of the columns that people can change; never the intercept."""
     if given.get("name") != "Strategic":
         return {}
     wanted = given.get("features", tables.features)
@@ -60,7 +58,7 @@ def _columns(given: dict[str, Any], tables: MemberTables) -> dict[str, Any]:
 
 
 def fill_all(problem: Problem, tables: MemberTables, folder: Path) -> Problem:
-    """The problem with the rows of all members, for a simulation where their files are at hand."""
+    """The problem with the rows of all members, for a simulation with access to their files."""
     found = []
     for client in range(tables.count):
         try:
@@ -75,7 +73,7 @@ def fill_all(problem: Problem, tables: MemberTables, folder: Path) -> Problem:
 
 
 def fill_one(stand_in: AbstractPopulation, client: int, x: np.ndarray, y: np.ndarray) -> AbstractPopulation:
-    """The population of one member alone, with its own rows and what the shared file says of how it reacts."""
+    """The population of a single member, with its own rows and its reaction as set in the shared file."""
     mine = jax.tree.map(
         lambda leaf, axis: leaf if axis is None else leaf[client : client + 1],
         stand_in,

@@ -1,4 +1,4 @@
-"""A file for `performative plan`: [problem], [plan], and [privacy] where people are to be protected."""
+"""A file for `performative plan`: [problem], [plan], and [privacy] for differential privacy."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from performative.problem import Problem
 
 
 def load_plan(path: str | Path, overrides: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
-    """The problem, and the arguments of `pf.plan`. `overrides` replace entries of [plan], but for None."""
+    """The problem, and the arguments of `pf.plan`. `overrides` replace entries of [plan], except where None."""
     file = Path(path)
     try:
         document, table = parse_with(file, "plan")

@@ -1,4 +1,4 @@
-"""The [problem] of a file, whatever else stands in it."""
+"""The [problem] of a file, whatever else it contains."""
 
 from pathlib import Path
 from typing import Any
@@ -9,12 +9,12 @@ from performative.config.document import parse, read_problem
 from performative.config.errors import ConfigError
 from performative.problem import Problem
 
-# A file for `performative run` may have a [plan] and a [design] too; whoever reads one leaves the others alone.
+# A file for `performative run` may also have a [plan] and a [design]; each reader ignores the others.
 _TABLES = ("title", "problem", "plan", "design", "privacy", "algorithm", "run", "federation", "audit")
 
 
 def parse_with(file: Path, own: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a file holds, and its table [own], which may be missing; other tables that are known are left alone."""
+    """The contents of a file, and its table [own], which may be missing; other known tables are ignored."""
     document = parse(file)
     for name in document:
         if name not in _TABLES:

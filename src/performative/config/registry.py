@@ -1,4 +1,4 @@
-"""What can be named in a file: whatever the slot modules hold, and what installed packages offer."""
+"""What a file can name: the contents of the slot modules, and the plugins of installed packages."""
 
 import dataclasses
 import functools
@@ -14,7 +14,7 @@ from jaxtyping import PyTree
 
 from performative._base import plugins
 
-# Key in the file -> module that holds the parts of that slot. No module holds metrics: ours are always recorded.
+# Key in the file -> module with the parts of that slot. No module for metrics: built-in ones are always recorded.
 SLOTS = {
     "population": "populations",
     "share": "populations.shares",
@@ -39,7 +39,7 @@ SLOTS = {
 
 
 def arms(annotation: Any) -> tuple[Any, ...]:
-    """The alternatives of a union; one where there is none. A part counts by its class, whatever it remembers."""
+    """The alternatives of a union; one if it is not a union. A generic part counts by its class."""
     if annotation is PyTree:
         return (Any,)
     origin = typing.get_origin(annotation)
@@ -55,17 +55,17 @@ def is_module(annotation: Any) -> bool:
 
 
 def is_record(annotation: Any) -> bool:
-    """Whether a table without a name can stand there: one class of named fields, such as a Clock."""
+    """Whether a table without a name is allowed: one class of named fields, such as a Clock."""
     return dataclasses.is_dataclass(annotation) and not inspect.isabstract(annotation)
 
 
 def is_part(annotation: Any) -> bool:
-    """Whether a part or a function (a loss) may stand there."""
+    """Whether a part or a function (a loss) is allowed."""
     return is_module(annotation) or typing.get_origin(annotation) is Callable
 
 
 def _makes(thing: Any) -> Any:
-    """What calling it gives: a class itself, a factory's annotated result, None for other functions."""
+    """What calling it returns: a class itself, a factory's annotated result, None for other functions."""
     if is_module(thing):
         return None if inspect.isabstract(thing) or thing.__name__.startswith("Abstract") else thing
     if inspect.isfunction(thing):
@@ -76,7 +76,7 @@ def _makes(thing: Any) -> Any:
 
 @functools.cache
 def _public(module: str) -> dict[str, Any]:
-    """Public names of a slot module: its `__all__`, else what it defines itself."""
+    """Public names of a slot module: its `__all__`, otherwise what it defines itself."""
     here = import_module(f"performative.{module}")
     listed = getattr(here, "__all__", None)
     if listed is None:
@@ -92,7 +92,7 @@ def _offered(module: str) -> dict[str, Any]:
 
 
 def parts(module: str, kinds: tuple[Any, ...] = (Any,)) -> dict[str, Callable[..., Any]]:
-    """Name -> what makes a part of a module. `kinds` narrows them to the classes of an annotation."""
+    """Name -> constructor of a part of a module. `kinds` restricts them to the classes of an annotation."""
     wanted = tuple(kind for kind in kinds if is_module(kind))
     found = {**_offered(module), **_public(module)}
     made = {name: (thing, _makes(thing)) for name, thing in found.items()}
@@ -104,7 +104,7 @@ def parts(module: str, kinds: tuple[Any, ...] = (Any,)) -> dict[str, Callable[..
 
 
 def functions(module: str, *arguments: str) -> dict[str, Callable[..., Any]]:
-    """Functions of a module that are used as they are, such as the loss `squared(theta, z)`."""
+    """Functions of a module that are used as is, such as the loss `squared(theta, z)`."""
     found: dict[str, Callable[..., Any]] = {}
     offered = plugins.load("parts") if module == SLOTS["loss"] else {}
     for name, thing in {**offered, **_public(module)}.items():
@@ -124,11 +124,11 @@ def recipes() -> dict[str, Callable[..., Any]]:
 
 
 def callbacks() -> dict[str, Any]:
-    """Ours, which are no records such as `News`, and what is offered."""
+    """Built-in callbacks (without records such as `News`), and plugins."""
     own = {name: thing for name, thing in _public("callbacks").items() if not dataclasses.is_dataclass(thing)}
     return plugins.add_to(own, "callbacks")
 
 
 def is_made(thing: Any) -> bool:
-    """Whether a metric or callback is made from options: a class, or a function that says it returns a Metric."""
+    """Whether a metric or callback is built from options: a class, or a function annotated to return a Metric."""
     return inspect.isclass(thing) or _makes(thing) is not None

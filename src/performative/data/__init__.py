@@ -1,7 +1,7 @@
-"""Real data sets: where they come from, and what they are checked against.
+"""Real data sets: where they come from, and how they are verified.
 
-A loader looks into the folder given as `path` or named by PERFORMATIVE_DATA, then into the cache, and downloads last;
-scikit-learn's own sets need none of this. What is read is checked by sha256 every time.
+A loader looks in the folder given by `path` or PERFORMATIVE_DATA, then in the cache, and otherwise downloads;
+scikit-learn's own data sets need none of this. Files are verified by sha256 every time they are read.
 """
 
 from performative.data.bundled import breast_cancer, diabetes, digits, iris, wine

@@ -1,4 +1,4 @@
-"""Sets that come with scikit-learn: always there, without a network."""
+"""Data sets bundled with scikit-learn: always available, without a network."""
 
 from typing import Any
 
@@ -14,12 +14,12 @@ def digits() -> Table:
 
 
 def breast_cancer() -> Table:
-    """Measures of cell nuclei, malignant (0) or benign (1): 569 x 30."""
+    """Measurements of cell nuclei, malignant (0) or benign (1): 569 x 30."""
     return _bundled("breast_cancer")
 
 
 def iris() -> Table:
-    """Measures of flowers of three species: 150 x 4."""
+    """Measurements of flowers of three species: 150 x 4."""
     return _bundled("iris")
 
 

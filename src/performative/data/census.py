@@ -23,8 +23,8 @@ def adult(
 ) -> Table:
     """People of the 1994 census, and whether they earn more than 50,000 dollars a year: 32,561 + 16,281 rows x 14.
 
-    Categories stay strings, a missing one is "?"; `drop_missing` drops rows that have one (30,162 + 15,060 are left).
-    `encode` makes numbers of it. `fnlwgt` is the weight of a row in the census, not a property of the person.
+    Categories stay strings, and a missing one is "?"; `drop_missing` drops rows that have one (30,162 + 15,060 remain).
+    `encode` converts them to numbers. `fnlwgt` is the weight of a row in the census, not a property of the person.
     """
     check_split("adult", split)
     entry = DATA_SETS["adult"]

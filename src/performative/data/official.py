@@ -1,4 +1,4 @@
-"""The files of an official version of a set of images: how they are laid out, and whether they are those."""
+"""The files of the official version of an image data set: their layout, and their verification."""
 
 import hashlib
 import struct
@@ -11,7 +11,7 @@ from performative.data.places import CIFAR_TRAIN, ChecksumError, check
 # A record of CIFAR-10: a label, then planes of red, green and blue, row by row.
 RECORD = 1 + 3 * 32 * 32
 BATCH = 10_000
-# Of the official records: the first so many of a batch, and their sha256. Of the other batches none is known here.
+# Number of first records of a batch, and their official sha256. None is known here for the other batches.
 _KNOWN = {
     "data_batch_1": (10_000, "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"),
     "test_batch": (1_000, "8314c96d7cd65618193bab23acdd5d4c4af15bf6dd00a1781d55beedf3be1ef5"),
@@ -20,11 +20,11 @@ _KNOWN = {
 
 
 def official_files(entry: DataSet, rows: np.ndarray, labels: np.ndarray) -> dict[str, bytes]:
-    """Rows of pixels and their labels, training rows first, as the files of the official version; checked."""
+    """Convert rows of pixels and their labels, training rows first, to verified files of the official version."""
     pixels, y = np.asarray(rows).astype(np.uint8), np.asarray(labels).astype(np.uint8)
     size = int(np.prod(entry.shape[1:]))
     if not np.array_equal(pixels, rows):
-        raise ChecksumError(f"{entry.name}: expected whole numbers from 0 to 255; the pixels that came are not.")
+        raise ChecksumError(f"{entry.name}: expected whole numbers from 0 to 255; the downloaded pixels are not.")
     if pixels.shape != (entry.shape[0], size) or y.shape != (entry.shape[0],):
         raise ChecksumError(
             f"{entry.name}: expected {entry.shape[0]} rows of {size} pixels and a label each; "
@@ -38,15 +38,15 @@ def official_files(entry: DataSet, rows: np.ndarray, labels: np.ndarray) -> dict
             contents[images] = struct.pack(">4i", 0x803, count, 28, 28) + pixels[span].tobytes()
             contents[tags] = struct.pack(">2i", 0x801, count) + y[span].tobytes()
         for file in entry.files:
-            check(contents[file.name], file, f"{entry.name} as it came")
+            check(contents[file.name], file, f"{entry.name} as downloaded")
         return contents
     records = np.column_stack([y, pixels])
     for index, batch in enumerate((*CIFAR_TRAIN, "test_batch")):
         part = records[index * BATCH : (index + 1) * BATCH]
-        check_records(part, batch, f"{entry.name} as it came, {batch}")
+        check_records(part, batch, f"{entry.name} as downloaded, {batch}")
         contents[f"{batch}.bin"] = part.tobytes()
-    check_classes(y[: 5 * BATCH], 5_000, f"{entry.name} as it came, first 50,000 rows")
-    check_classes(y[5 * BATCH :], 1_000, f"{entry.name} as it came, last 10,000 rows")
+    check_classes(y[: 5 * BATCH], 5_000, f"{entry.name} as downloaded, first 50,000 rows")
+    check_classes(y[5 * BATCH :], 1_000, f"{entry.name} as downloaded, last 10,000 rows")
     return contents
 
 

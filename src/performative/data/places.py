@@ -1,4 +1,4 @@
-"""Where a data set's files are, and reading them with their checksums."""
+"""Locate a data set's files, and read them with checksum verification."""
 
 import gzip
 import hashlib
@@ -18,7 +18,7 @@ CIFAR_TEST = ("test_batch", "test_first_1000")
 
 
 class NotHereError(FileNotFoundError):
-    """A folder or a data set that is not where it was looked for."""
+    """A folder or a data set that was not found."""
 
 
 class ChecksumError(ValueError):
@@ -27,7 +27,7 @@ class ChecksumError(ValueError):
 
 @dataclass(frozen=True)
 class Place:
-    """The folder that holds a data set's files, and how it was found. Only what is cached is ours to remove."""
+    """The folder with a data set's files, and how it was found. Only cached files may be removed by the library."""
 
     folder: Path
     kind: Literal["bundled", "path", "cached"]
@@ -36,15 +36,15 @@ class Place:
 def cache_folder() -> Path:
     """$XDG_CACHE_HOME/performative/data, by default below ~/.cache. It need not exist."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG rules say to ignore a path that is not absolute.
+    # The XDG specification says to ignore relative paths.
     root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
     return root / "performative" / "data"
 
 
 def find(name: str, path: str | Path | None = None) -> Place | None:
-    """Where the data set is now: in `path`, in PERFORMATIVE_DATA, bundled, or in the cache; None where it is not here.
+    """Find a data set in `path`, in PERFORMATIVE_DATA, bundled, or in the cache; None if it is not available.
 
-    Looks at names alone. `path` given, nowhere else is looked.
+    Only file names are checked. If `path` is given, no other place is searched.
     """
     entry = data_set(name)
     if not entry.downloaded:
@@ -55,22 +55,22 @@ def find(name: str, path: str | Path | None = None) -> Place | None:
         if root is None:
             continue
         if not Path(root).is_dir():
-            raise NotHereError(f"{label}: there is no folder {root}; name the folder that holds the data.")
+            raise NotHereError(f"{label}: there is no folder {root}; name the folder that contains the data.")
         if (folder := _inside(entry, Path(root))) is not None:
             return Place(folder, "path")
         if label == "path":
             raise NotHereError(
-                f"path: {root} does not hold {name}: expected {expected_files(entry)}, there or in {entry.folder}/. "
-                "Leave path out to use the cache or a download."
+                f"path: {root} does not contain {name}: expected {expected_files(entry)}, there or in {entry.folder}/. "
+                "Omit path to use the cache or a download."
             )
     cached = cache_folder() / entry.folder
     return Place(cached, "cached") if has_files(entry, cached, whole=True) else None
 
 
 def has_files(entry: DataSet, folder: Path, whole: bool = False) -> bool:
-    """Whether a folder holds the files, compressed or not. Of CIFAR-10 a batch is enough, unless `whole`.
+    """Whether a folder contains the files, compressed or not. For CIFAR-10 one batch is enough, unless `whole`.
 
-    In the cache it is not: a download that was killed between two files must not pass for the set.
+    In the cache it is not: a download killed between two files must not pass for the whole set.
     """
     if entry.name == "cifar10" and whole:
         return all(batch_file(folder, batch) is not None for batch in (*CIFAR_TRAIN, "test_batch"))
@@ -88,28 +88,28 @@ def batch_file(folder: Path, batch: str) -> Path | None:
 
 
 def expected_files(entry: DataSet) -> str:
-    """The names to look for, in words."""
+    """The expected file names, as text."""
     if entry.name == "cifar10":
         return "data_batch_1.bin .. data_batch_5.bin, test_batch.bin (the official binary version)"
     return ", ".join(file.name for file in entry.files) + " (or .gz)"
 
 
 def read(place: Place, file: File) -> bytes:
-    """A file's content, decompressed; refused where its sha256 is not the published one."""
+    """Read a file's decompressed content; raise if its sha256 is not the published one."""
     stored = _stored(place.folder, file.name)
     if stored is None:
-        raise NotHereError(f"{place.folder / file.name} has gone; load the data set again.")
+        raise NotHereError(f"{place.folder / file.name} has disappeared; load the data set again.")
     with refusing(place, stored):
         try:
             content = gzip.decompress(stored.read_bytes()) if stored.suffix == ".gz" else stored.read_bytes()
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ChecksumError(f"{stored}: expected a whole gzip file; got one that breaks off ({error}).") from None
+            raise ChecksumError(f"{stored}: expected a complete gzip file; got a truncated one ({error}).") from None
         check(content, file, str(stored))
     return content
 
 
 def check(content: bytes, file: File, where: str) -> None:
-    """Refuse content that is not the published one."""
+    """Raise if the content is not the published one."""
     came = hashlib.sha256(content).hexdigest()
     if came not in file.sha256:
         raise ChecksumError(
@@ -120,15 +120,15 @@ def check(content: bytes, file: File, where: str) -> None:
 
 @contextmanager
 def refusing(place: Place, stored: Path) -> Iterator[None]:
-    """A wrong file in the cache is removed; one in a folder of the user's is left alone. Either way, say what to do."""
+    """Remove a wrong file from the cache; leave one in a user's folder alone. Either way, say what to do."""
     seen = stored.stat()
     try:
         yield
     except ChecksumError as error:
         if place.kind != "cached":
-            raise ChecksumError(f"{error} Put the published file there, or take the folder away.") from None
+            raise ChecksumError(f"{error} Put the published file there, or remove the folder.") from None
         with locked(place.folder):
-            # Another process may have removed it and put a good one in its place since.
+            # Another process may have replaced it with a good one in the meantime.
             if stored.exists() and stored.stat().st_ino == seen.st_ino:
                 stored.unlink()
         raise ChecksumError(f"{error} It was removed from the cache: load again to download it again.") from None
@@ -136,7 +136,7 @@ def refusing(place: Place, stored: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """One process at a time; the lock goes with the process that holds it. POSIX alone."""
+    """Allow one process at a time; the lock is released when its process ends. POSIX only."""
     import fcntl
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -153,7 +153,7 @@ def _stored(folder: Path, name: str) -> Path | None:
 
 
 def _inside(entry: DataSet, root: Path) -> Path | None:
-    """The folder of a data set in a folder of many, or that folder itself, or the one that CIFAR-10's archive makes."""
+    """A data set's subfolder of a folder, or the folder itself, or the one created by CIFAR-10's archive."""
     extra = "cifar-10-batches-bin" if entry.name == "cifar10" else ""
     for folder in (root / entry.folder, root, *((root / entry.folder / extra, root / extra) if extra else ())):
         if has_files(entry, folder):

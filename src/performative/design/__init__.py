@@ -1,4 +1,4 @@
-"""What to deploy next: the least exploration that tells how people react, and its cost."""
+"""What to deploy next: the least exploration that reveals how people react, and its cost."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Which exploration is the cheapest of those that do what was asked."""
+"""The cheapest exploration that meets the requirements."""
 
 from typing import NamedTuple
 
@@ -11,16 +11,16 @@ from performative.design.outcome import Alternative, Design
 from performative.design.pattern import FEWEST, effective_deployments, lengths, signs
 from performative.design.power import mean_width, power_of, ratio_for
 
-# How many deployments at most: without a limit on size, and with one.
+# The most deployments: without a limit on size, and with one.
 _LENGTH, _LONGEST = 20, 400
-# Designs whose cost is within this share of the least count as equally cheap: the shortest is taken.
+# Designs whose cost is within this share of the least count as equally cheap: the shortest is chosen.
 _ALIKE = 0.05
-# Logs on which the audit's own test is tried, by the most deployments that they have: it takes time with their cube.
+# Number of simulated logs for the audit's own test, by the most deployments: its cost grows with their cube.
 _SIMULATED = {32: 400, 64: 100}
 
 
 class Aim(NamedTuple):
-    """What is asked of the slope; one of effect and width is None."""
+    """The requirement on the slope; one of effect and width is None."""
 
     effect: float | None
     width: float | None
@@ -38,7 +38,7 @@ class Aim(NamedTuple):
 
 
 class Option(NamedTuple):
-    """So many deployments at these clients, with these sizes; `cost` to leading order, for choosing."""
+    """T deployments at these clients, with these step sizes; `cost` to leading order, for choosing."""
 
     T: int
     who: list[int]
@@ -50,7 +50,7 @@ def choose(
     found: Conditions, aim: Aim, column: int, explored: list[int], who: list[int] | None, each: bool,
     deployments: int | None, size: float | None, seed: int,
 ) -> Design:  # fmt: skip
-    """The cheapest exploration; arguments as of `design`, with places for names."""
+    """The cheapest exploration; arguments as in `design`, with indices instead of names."""
     most = (_LENGTH if size is None else _LONGEST) if deployments is None else deployments
     fewest = 4 * max(FEWEST, -(-(lost(aim.drift) + len(explored) + 3) // 4), len(explored))
     if most < fewest:
@@ -60,7 +60,7 @@ def choose(
     everyone = list(range(len(information))) if who is None else who
     sets = [everyone]
     if who is None and size is not None and not each:
-        # What a client tells for what it costs: the best first.
+        # By information per cost: the best client first.
         order = np.argsort(-information / np.maximum(price, 1e-300), kind="stable")
         sets = [sorted(order[: k + 1].tolist()) for k in range(len(order))]
     steps = lengths(most - 3, most) if size is None else lengths(fewest, most)
@@ -86,7 +86,7 @@ def _told(
     found: Conditions, aim: Aim, column: int, explored: list[int], best: Option, each: bool, limit: float | None,
     seed: int,
 ) -> Design:  # fmt: skip
-    """The option in full, with its exact cost and alternatives."""
+    """The full design of an option, with its exact cost and alternatives."""
     T, m, who = best.T, len(explored), best.who
     pattern = signs(T, m)
     df = T - lost(aim.drift) - m
@@ -120,7 +120,7 @@ def _told(
 
 
 def _audited(effect: float, size: float, pattern: np.ndarray, variance: float, error: float, seed: int) -> float | None:
-    """How often the audit's own test, which allows for smooth drift, sees such a reaction to the first parameter."""
+    """How often the audit's own test, which allows for smooth drift, detects such a reaction to the first parameter."""
     T = len(pattern)
     runs = next((runs for most, runs in _SIMULATED.items() if most >= T), None)
     if runs is None:
@@ -133,11 +133,11 @@ def _audited(effect: float, size: float, pattern: np.ndarray, variance: float, e
 
 
 def _prices(found: Conditions, explored: list[int]) -> np.ndarray:
-    """[N] deployed loss that a step of one adds at each client in a deployment; shares of people where unknown."""
+    """[N] deployed loss that a unit step adds at each client per deployment; the clients' weights if unknown."""
     if found.curvature is None:
         return found.weights
     bend = 0.5 * found.curvature[:, explored].sum(axis=1) * found.weights
-    # Where the risk bends down a detour gains; that is no reason to explore there without end.
+    # With negative curvature a detour gains; that is no reason to explore there without bound.
     return np.maximum(bend, 1e-3 * found.weights * max(float(np.abs(bend).max()), 1e-300))
 
 
@@ -150,5 +150,5 @@ def _out_of_reach(
     need = aim.precision(T, len(explored)) / np.sqrt(told * share) if told > 0 else np.inf
     return (
         f"design: out of reach with size = {size:g} and deployments = {most}: steps of {need:.3g} would be needed. "
-        f"Allow these, or {np.ceil((need / (size or 1)) ** 2 * most):.0f} deployments, or ask for less."
+        f"Allow these, or {np.ceil((need / (size or 1)) ** 2 * most):.0f} deployments, or require less."
     )

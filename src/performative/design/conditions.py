@@ -1,4 +1,4 @@
-"""What exploration meets: how noisy people are, how many of them each deployment shows, and what a detour costs."""
+"""The conditions of exploration: how noisy people are, how many each deployment observes, and what a detour costs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,17 +14,18 @@ Numbers = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class Conditions:
-    """Of N clients with q columns and a model of d parameters.
+    """Conditions of N clients with q columns and a model of d parameters.
 
     Attributes:
         spread: [N, q] standard deviation of a column within a deployment; [q] for one client
         rows: [N] rows that a client collects under one deployment
-        theta: [d] the model that exploration leaves from
-        over_dispersion: [N, q] variance of a deployment's mean beyond that of its rows (1: rows alone), in units of it
-        curvature: [N, d] second derivatives of each client's deployed loss by each parameter; None where not known
-        weights: [N] p_i of the deployed loss; None for equal ones
-        columns, parameters, clients: names; x0, theta0, client0, ... where none are given
-        losses: models [m, d] -> deployed losses [m, N], where they can be computed; else the curvature stands for them
+        theta: [d] the model from which exploration starts
+        over_dispersion: [N, q] variance of a deployment's mean, in units of the sampling variance of its rows (1: rows
+            alone)
+        curvature: [N, d] second derivatives of each client's deployed loss by each parameter; None if unknown
+        weights: [N] p_i of the deployed loss; None for equal weights
+        columns, parameters, clients: names; default x0, theta0, client0, ...
+        losses: models [m, d] -> deployed losses [m, N], if they can be computed; else the curvature is used
     """
 
     spread: Any
@@ -54,10 +55,10 @@ class Conditions:
         bend = None if self.curvature is None else _shaped("curvature", numbers("curvature"), (N, d))
         p = np.full(N, 1 / N) if self.weights is None else numbers("weights")
         _check("spread", spread, spread > 0, "must be above 0: a column without noise needs no exploration")
-        _check("rows", rows, rows >= 2, "must be 2 or more rows a deployment")
+        _check("rows", rows, rows >= 2, "must be 2 or more rows per deployment")
         _check("over_dispersion", extra, extra >= 1, "must be 1 or more; 1 is the noise of the rows alone")
         if p.shape != (N,) or np.any(p < 0) or not p.sum() > 0:
-            raise ValueError(f"Conditions: weights must be {N} numbers >= 0, one a client; got {p}.")
+            raise ValueError(f"Conditions: weights must be {N} numbers >= 0, one per client; got {p}.")
         for name, value in (
             ("spread", spread), ("rows", rows), ("theta", theta), ("over_dispersion", extra), ("curvature", bend),
             ("weights", p / p.sum()),
@@ -67,7 +68,7 @@ class Conditions:
             names = read_argument("Conditions", name, getattr(self, name), Sequence[str])
             names = tuple(names) or tuple(f"{stem}{k}" for k in range(size))
             if len(names) != size or len(set(names)) != size:
-                raise ValueError(f"Conditions: {name} must hold {size} different names; got {names}.")
+                raise ValueError(f"Conditions: {name} must contain {size} distinct names; got {names}.")
             object.__setattr__(self, name, names)
         if self.losses is not None and not callable(self.losses):
             raise ValueError(f"Conditions: losses must be a function of models, or None; got {self.losses!r}.")
@@ -77,7 +78,7 @@ class Conditions:
         return np.asarray(self.rows / (self.over_dispersion[:, column] * self.spread[:, column] ** 2))
 
     def extra_loss(self, models: Numbers, who: Numbers) -> float | None:
-        """Sum over deployments [T, d] of the deployed loss above that of theta, at the clients `who`; None: not known.
+        """Sum over deployments [T, d] of the deployed loss in excess of theta's, at the clients `who`; None if unknown.
 
         sum_t sum_(i in who) p_i (PR_i(theta_t) - PR_i(theta))
         """
@@ -93,7 +94,7 @@ class Conditions:
 
 
 def _shaped(name: str, value: Numbers, shape: tuple[int, ...]) -> Numbers:
-    """The array in full, one row a client."""
+    """Broadcast the array to its full shape, one row per client."""
     if value.ndim > len(shape) or any(a not in (1, b) for a, b in zip(value.shape[::-1], shape[::-1], strict=False)):
         raise ValueError(f"Conditions: {name} must have shape {shape}, clients first; got {value.shape}.")
     return np.broadcast_to(value, shape)

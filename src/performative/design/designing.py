@@ -1,4 +1,4 @@
-"""`design`: the least exploration that shows a reaction, or narrows its interval."""
+"""`design`: the least exploration that reveals a reaction, or narrows its interval."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,40 +33,40 @@ def design(
     drift: str = "linear",
     seed: int = 0,
 ) -> Design:
-    """The least exploration that shows a reaction of a size, or narrows its interval to a width; and what it costs.
+    """Find the least exploration that detects a given reaction, or narrows its interval to a width; and its cost.
 
         theta_t = theta + size s_t,   s_t = + - - + + - - + ...;      se of the slope = sigma / (size sqrt(n T))
 
-    The deployed loss added is T size^2 PR'' / 2 to leading order, and what is learnt grows with n T size^2: few large
-    steps and many small ones cost the same. So the time or the size must be limited: `deployments` (20), or `size`,
-    and then the cheapest clients and the shortest time are chosen.
+    The added deployed loss is T size^2 PR'' / 2 to leading order, and the information grows with n T size^2: few large
+    steps and many small ones cost the same. So the time or the size must be limited: with `deployments` (20), or with
+    `size`, in which case the cheapest clients and the shortest time are chosen.
 
     Args:
         source: a `Problem` (simulated people), `pf.design`'s `Conditions` (a summary of logs), or a folder of logs
-        effect: the reaction to see, in units of the column per unit of a parameter, with chance `power`; or
+        effect: the reaction to detect, in units of the column per unit of a parameter, with probability `power`; or
         width: the width of its interval, on average
         level: of the interval, and 1 - level of the test
-        deployments: how many at most (400 where `size` is given); multiples of 4 are used
+        deployments: the most deployments (400 if `size` is given); multiples of 4 are used
         size: the largest step in a parameter that may be deployed
-        rows: rows a client and deployment, for a `Problem`
-        clients: where to explore; None for all, or, where `size` is given, for the cheapest that do
-        each: whether each client's own slope is asked for, not one slope common to all
+        rows: rows per client and deployment, for a `Problem`
+        clients: where to explore; None for all, or, if `size` is given, for the cheapest that suffice
+        each: whether each client's own slope is required, instead of one common slope
         column: the column that reacts; None for the noisiest
-        parameters: which to move, each on its own; None for all
-        theta: the model deployed now, for a `Problem`; None for its stable point
-        drift: "none" or "linear": what is taken out in the analysis, pf.audit.response(log, drift=drift,
+        parameters: which to move, each separately; None for all
+        theta: the currently deployed model, for a `Problem`; None for its stable point
+        drift: "none" or "linear": what the analysis removes, pf.audit.response(log, drift=drift,
             method="least squares")
 
-    Promised for people whose means follow the model in a straight line over the step, and whose noise stays as it is.
-    One common slope of clients that react differently is their mean, weighted by precision.
+    Valid if means respond linearly to the model over the step, and the noise does not change. For clients that react
+    differently, the common slope is their mean weighted by precision.
     """
     if (effect is None) == (width is None):
-        raise ValueError("design: give either effect= (with power=) or width=, not both or neither.")
+        raise ValueError("design: pass exactly one of effect= (with power=) and width=.")
     for name, value in (("power", power), ("level", level)):
         if not 0 < value < 1:
             raise ValueError(f"design: {name} must lie between 0 and 1; got {value!r}.")
     if effect is not None and power <= 1 - level:
-        raise ValueError(f"design: power = {power:g} is reached without exploring; ask for more than 1 - level.")
+        raise ValueError(f"design: power = {power:g} is reached without exploring; it must exceed 1 - level.")
     if drift not in ("none", "linear"):
         raise ValueError(f"design: drift must be 'none' or 'linear'; got {drift!r}.")
     found = _conditions(source, rows, theta)
@@ -98,7 +98,7 @@ def _conditions(source: object, rows: object, theta: Theta) -> Conditions:
 
 
 def _place(name: str | int | None, names: tuple[str, ...], what: str, default: int) -> int:
-    """Where a name stands, or a number."""
+    """The index of a name, or of an index given as a number."""
     if name is None:
         return default
     if isinstance(name, (int, np.integer)) and not isinstance(name, bool) and 0 <= name < len(names):

@@ -1,4 +1,4 @@
-"""What a design of exploration says."""
+"""The result of designing an exploration."""
 
 from dataclasses import dataclass, fields
 from typing import Any
@@ -19,23 +19,23 @@ class Alternative:
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """The least exploration that does what was asked.
+    """The least exploration that meets the requirements.
 
     Attributes:
         clients: where to explore
-        sizes: how far the deployed model steps from theta at each of them, in units of a parameter; `size` the largest
+        sizes: how far the deployed model steps from theta at each client, in units of a parameter; `size` the largest
         deployments: how many, T
-        rows: rows that these clients show under one deployment
-        parameters: those that are explored; column: the one that decides, the noisiest asked about
-        models: [T, d] what to deploy where the size is `size`; signs: [T, m] its steps up and down
-        effect: the reaction to be seen, column units per unit of a parameter; where a width was asked for, the one that
-            would be seen with `power`
-        power: the chance to see it; width: the expected width of the slope's interval at `level`
-        audit_power: the chance that `pf.audit.effect_test` sees it too, which allows for smooth drift besides (from
+        rows: rows that these clients collect under one deployment
+        parameters: those explored; column: the one the design is for, by default the noisiest
+        models: [T, d] what to deploy at clients whose step is `size`; signs: [T, m] its steps up and down
+        effect: the reaction to detect, column units per unit of a parameter; if a width was requested, the one
+            detected with `power`
+        power: the probability of detecting it; width: the expected width of the slope's interval at `level`
+        audit_power: the probability that `pf.audit.effect_test`, which also allows for smooth drift, detects it (from
             simulated deployments, up to 64 of them; None beyond)
-        cost: deployed loss added over all deployments (weighted by clients' p_i); None where it is not known
+        cost: deployed loss added over all deployments (weighted by clients' p_i); None if unknown
         degrees: of freedom of the interval
-        alternatives: shorter and longer ones
+        alternatives: shorter and longer designs
     """
 
     clients: tuple[str, ...]
@@ -83,14 +83,14 @@ class Design:
         lines = [
             f"Deploy {self.deployments} models at {many}, theta plus or minus {self.size:.3g} in {names}: "
             f"{self.rows * self.deployments:,} rows.",
-            f"A reaction of {self.effect:.3g} (of {self.column} per unit) is then seen with power {self.power:.1%}, "
+            f"A reaction of {self.effect:.3g} (of {self.column} per unit) is detected with power {self.power:.1%}, "
             f"and {self.level:.0%} intervals of {each} are {self.width:.3g} wide on average.",
-            "What it costs in deployed loss is not known."
+            "Its cost in deployed loss is unknown."
             if self.cost is None
-            else f"It adds {self.cost:.3g} to the deployed loss, {self.cost_each:.3g} a deployment.",
+            else f"It adds {self.cost:.3g} to the deployed loss, {self.cost_each:.3g} per deployment.",
         ]
         if self.audit_power is not None:
-            told = f"`performative audit`, which allows for smooth drift, sees it with power {self.audit_power:.0%}."
+            told = f"`performative audit`, which allows for smooth drift, detects it with power {self.audit_power:.0%}."
             lines.insert(2, told)
         if len(self.clients) > 1:
             at = ", ".join(f"{name} {size:.3g}" for name, size in list(self.sizes.items())[:6])

@@ -1,4 +1,4 @@
-"""Conditions of exploration where only logs are there: noise between rows and between deployments."""
+"""Conditions of exploration from logs: noise between rows and between deployments."""
 
 from pathlib import Path
 
@@ -11,18 +11,18 @@ from performative.design.conditions import Conditions
 
 
 def conditions_of_logs(logs: str | Path | AuditReport) -> Conditions:
-    """From a folder of logs (`performative.audit.schema`), or from the audit of one.
+    """Conditions from a folder of logs (`performative.audit.schema`), or from the audit of one.
 
-    Spread and rows are those of the deployments seen, over-dispersion is that of the audit's test: what the means of
-    deployments vary beyond their rows, trend and response. The deployed loss is the audit's: the curvature of the
-    performative risk where an outlook was computed, that of the squared loss without reaction where that is the loss
-    and no reaction was found; else it is not known, and a design has no cost.
+    Spread and rows are those of the logged deployments; over-dispersion is that of the audit's test: how much the means
+    of deployments vary beyond rows, trend and response. The deployed loss is the audit's: the curvature of the
+    performative risk if an outlook was computed; that of the squared loss without reaction if that is the loss and no
+    reaction was found; otherwise it is unknown, and a design has no cost.
     """
     report = logs if isinstance(logs, AuditReport) else audit_logs(logs)
     columns = [set(one.log.columns) for one in report.clients]
     names = tuple(name for name in report.clients[0].log.columns if all(name in some for some in columns))
     if not names:
-        raise LogError("no column varies at every client, so no noise is known for all.", report.logs.folder)
+        raise LogError("no column varies at every client, so no common noise is known.", report.logs.folder)
     spread, extra, rows = [], [], []
     for one in report.clients:
         take = [one.log.columns.index(name) for name in names]
@@ -40,7 +40,7 @@ def conditions_of_logs(logs: str | Path | AuditReport) -> Conditions:
 
 
 def _curvature(report: AuditReport, d: int) -> np.ndarray | None:
-    """[N, d] of the performative risk as all clients together have it, the same for each."""
+    """[N, d] of the performative risk over all clients together, the same for each."""
     hessian = report.prospect.performative_hessian
     if hessian is None and report.effect is False and report.logs.loss == "squared":
         hessian = np.eye(d)

@@ -1,4 +1,4 @@
-"""Which models to deploy: steps up and down that neither level nor trend can imitate."""
+"""Which models to deploy: steps up and down that neither level nor trend can mimic."""
 
 import numpy as np
 from scipy.linalg import hadamard
@@ -13,8 +13,8 @@ FEWEST = 2
 def signs(deployments: int, parameters: int) -> np.ndarray:
     """[T, m] of +1 and -1, T a multiple of 4: each parameter's own sequence of blocks + - - + or - + + -.
 
-    Every block is orthogonal to level and trend, whatever the others are. Which of the two a block is, comes from a
-    Hadamard matrix, so that parameters are told apart: exactly where T / 4 is a power of two, nearly so elsewhere.
+    Every block is orthogonal to level and trend, whatever the others are. A Hadamard matrix determines which of the two
+    a block is, which separates the parameters: exactly if T / 4 is a power of two, nearly so otherwise.
     """
     blocks = deployments // 4
     H = hadamard(1 << max(blocks - 1, parameters - 1, 0).bit_length())[:blocks, :parameters]
@@ -24,9 +24,9 @@ def signs(deployments: int, parameters: int) -> np.ndarray:
 def effective_deployments(pattern: np.ndarray, drift: str) -> float:
     """T_eff: the slope of the worst parameter has variance v / (size^2 T_eff), v that of one deployment's mean.
 
-        T_eff = min_k 1 / [(S' M S)^-1]_kk,      M takes out the level and, but for drift "none", the trend
+        T_eff = min_k 1 / [(S' M S)^-1]_kk,      M removes the level and, except for drift "none", the trend
 
-    T where nothing is lost; 0 where the parameters cannot be told apart.
+    T if nothing is lost; 0 if the parameters cannot be separated.
     """
     T = len(pattern)
     basis = np.vander(np.linspace(-1, 1, T), lost(drift), increasing=True)

@@ -1,4 +1,4 @@
-"""Conditions of exploration where people are simulated: noise and deployed losses of a `Problem`."""
+"""Conditions of exploration for simulated people: noise and deployed losses of a `Problem`."""
 
 from typing import Any
 
@@ -20,13 +20,13 @@ from performative.types import Scene, Theta
 
 
 def conditions_of(problem: Problem, rows: Any = 100, theta: Theta = None) -> Conditions:
-    """Noise and curvature of the deployed loss at theta.
+    """Compute the noise and the curvature of the deployed loss at theta.
 
         spread_ij = sd of column j under D_i(theta),      curvature_ik = d^2 / d theta_k^2  E_{D_i(theta)} l(theta; Z)
 
     Args:
-        rows: rows a client and deployment: a number, or one a client
-        theta: the model that is deployed now; None for the stable point, where retraining has settled
+        rows: rows per client and deployment: a number, or one per client
+        theta: the currently deployed model; None for the stable point, where retraining has settled
     """
     theta = stable_point(problem) if theta is None else theta
     with jax.enable_x64(True):

@@ -2,8 +2,8 @@
 
     slope ~ N(B, se^2),   se = sigma / (size sqrt(n T)),   Student's t with df = T - k - m
 
-k: level and trend, m: parameters explored. sigma^2 / n is the variance of a deployment's mean over all rows that it
-shows: 1 / sum_i (n_i / (phi_i sigma_i^2)) for several clients with one slope.
+k: level and trend, m: explored parameters. sigma^2 / n is the variance of a deployment's mean over all its rows:
+1 / sum_i (n_i / (phi_i sigma_i^2)) for several clients with one slope.
 """
 
 import numpy as np
@@ -11,13 +11,13 @@ from scipy import optimize, special, stats
 
 
 def mean_width(error: float, df: int, level: float) -> float:
-    """E[2 t s] with s^2 = error^2 chi2(df) / df: the width to expect of the interval of `audit.response`."""
+    """E[2 t s] with s^2 = error^2 chi2(df) / df: the expected width of the interval of `audit.response`."""
     shrink = np.exp(special.gammaln((df + 1) / 2) - special.gammaln(df / 2)) * np.sqrt(2 / df)
     return float(2 * stats.t.ppf((1 + level) / 2, df) * shrink * error)
 
 
 def power_of(ratio: float, df: int, level: float) -> float:
-    """The chance that the interval excludes 0 where B = ratio * se: noncentral t."""
+    """The probability that the interval excludes 0 if B = ratio * se: noncentral t."""
     critical = stats.t.ppf((1 + level) / 2, df)
     return float(stats.nct.sf(critical, df, ratio) + stats.nct.cdf(-critical, df, ratio))
 

@@ -1,4 +1,4 @@
-"""What a run alone does not show: the drift of clients, the skew of selection."""
+"""Diagnostics that a run alone does not provide: client drift, selection skew."""
 
 from performative.diagnostics.client_drift import average_drift
 from performative.diagnostics.selection_skew import selection_skew

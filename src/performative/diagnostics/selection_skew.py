@@ -1,4 +1,4 @@
-"""How far a way of choosing clients leans towards those with a high loss."""
+"""How strongly a client selection scheme favors clients with a high loss."""
 
 from collections.abc import Sequence
 
@@ -27,9 +27,9 @@ from performative.types import ClientMemory, Scene, ServerMemory, State, Theta
 
 __all__ = ["selection_skew"]
 
-# Draws that are worked on side by side.
+# Draws processed in parallel.
 _TOGETHER = 256
-# Regrets below this share of the losses are rounding: all clients are at their best there.
+# Regrets below this fraction of the losses are rounding errors: the client is at its optimum.
 _ROUNDING = 1e-12
 
 
@@ -50,21 +50,21 @@ def selection_skew(
         rho(x, x') = E[sum_{i in S(x)} a_i (F_i(x') - F_i*)] / sum_i p_i (F_i(x') - F_i*)
         rho_bar = min over x, x' of rho(x, x'),      rho_tilde = max over x of rho(x, optimum)
 
-    S(x) is who the scheme chooses at the model x, a_i their weights (1/m in the paper). An unbiased scheme has 1 and 1.
-    A larger rho_bar makes training faster, a larger rho_tilde / rho_bar its end point more biased.
+    S(x) is the cohort selected at the model x, a_i its weights (1/m in the paper). An unbiased scheme has 1 and 1.
+    A larger rho_bar makes training faster, a larger rho_tilde / rho_bar its limit more biased.
 
     Args:
-        deployed: the model that the data stay under (a run with deploy="never"); None where they react: F_i(x) is then
+        deployed: the model that the data stay under (a run with deploy="never"); None if they react: F_i(x) is then
             the loss of client i on the data that settle under x, and F_i* its minimum
-        draws: cohorts drawn at each model, in rounds 0, 1, ...; a scheme with a cycle needs a multiple of it
+        draws: cohorts drawn at each model, in rounds 0, 1, ...; for a cyclic scheme, use a multiple of its period
 
-    The expectation is a mean over the draws, so the minimum and the maximum lean outwards by about its error. What a
-    scheme remembers is as before the first round. F_i* is the least value that descents from the models find. Where
-    all clients are at their best, rho is 1. Cho, Wang and Joshi, AISTATS 2022, Definition of the selection skew.
+    The expectation is a mean over the draws, so the minimum and the maximum are biased outwards by about its error. The
+    memory of the scheme is as before the first round. F_i* is the lowest value found by descent from the models. If all
+    clients are at their optimum, rho is 1. Cho, Wang and Joshi, AISTATS 2022, Definition of the selection skew.
     """
     check_counts(draws=draws)
     if len(models) == 0:
-        raise ValueError("selection_skew: models must hold at least one model.")
+        raise ValueError("selection_skew: models must contain at least one model.")
     with jax.enable_x64(True):
         algorithm = Algorithm(rate=0.0, participation=participation)
         setup = on_device(prepare(problem, algorithm, Clock()), jnp.float64)
@@ -88,7 +88,7 @@ def _risks(setup: Setup, theta: Theta, deployed: Theta) -> Float[Array, " N"]:
 
 
 def _least(problem: Problem, points: list[Theta], deployed: Theta | None) -> np.ndarray:
-    """F_i* of each client: the best end of descents that begin at the given models."""
+    """F_i* of each client: the lowest value found by descent from the given models."""
     least = np.full(problem.clients, np.inf)
     for i in range(problem.clients):
         mine = slice_client(problem.population, slice(i, i + 1))
@@ -99,8 +99,8 @@ def _least(problem: Problem, points: list[Theta], deployed: Theta | None) -> np.
             end = minimize(land, view, start)
             if escaped(start, end):
                 raise ValueError(
-                    f"selection_skew: the loss of client {i} keeps falling far out, so it has no least value F_i*. "
-                    "Give the problem a domain, such as pf.Box(lo, hi)."
+                    f"selection_skew: the loss of client {i} keeps falling far out, so it has no minimum F_i*. "
+                    "Set a domain for the problem, such as pf.Box(lo, hi)."
                 )
             least[i] = min(least[i], view.value(end), view.value(start))
     return least
@@ -108,7 +108,7 @@ def _least(problem: Problem, points: list[Theta], deployed: Theta | None) -> np.
 
 @eqx.filter_jit
 def _mean_weight(setup: Setup, theta: Theta, deployed: Theta, keys: Array) -> Float[Array, " N"]:
-    """E[a_i] of a cohort chosen at theta, over the keys."""
+    """E[a_i] of a cohort selected at theta, over the keys."""
     problem, participation, clients = setup.problem, setup.algorithm.participation, setup.weights.shape[0]
     world = map_clients(lambda mine: mine.settle(Scene(deployed, problem.loss)), problem.population, clients)
     zero = jnp.zeros((), jnp.int32)

@@ -1,4 +1,4 @@
-"""Draw as many samples as the error that is allowed asks for."""
+"""Use as many samples as the allowed error requires."""
 
 import dataclasses
 
@@ -23,14 +23,15 @@ def sample_size(
     rate: Array,
     facts: dict[str, Array],
 ) -> Float[Array, ""]:
-    """The least n for a performative gradient within `tolerance`, inf where no n is enough.
+    """The smallest n for a performative gradient within `tolerance`, inf if no n is enough.
 
         n >= 2 l^2 s^2 log(2/phi) (2 H |dtheta|^-2 + F^2) / (2 Phi - M^2 eta^4 G^4 H^6 l^2 |dtheta|^-2)
 
     Phi = tolerance bounds the expected squared error, phi = confidence, M = curvature of f, eta = rate, l = loss,
-    s^2 = variance of one sample's f-hat, F = norm of df/dtheta, G = norm of the gradient, |dtheta| = reach, the least
-    singular value of the differences of models. Zheng et al. 2024, Section 5.3, as corrected: the paper has eta^2 for
-    eta^4 and |dtheta|^2 for its inverse. The denominator is what curvature leaves of the tolerance; it can be negative.
+    s^2 = variance of one sample's f-hat, F = norm of df/dtheta, G = norm of the gradient, |dtheta| = reach, the
+    smallest singular value of the model differences. Zheng et al. 2024, Section 5.3, as corrected: the paper has eta^2
+    for eta^4 and |dtheta|^2 for its inverse. The denominator is the tolerance that remains after curvature; it can be
+    negative.
     """
     tiny = jnp.finfo(facts["loss"].dtype).tiny
     apart = 1 / jnp.maximum(jnp.square(facts["reach"]), tiny)
@@ -42,22 +43,22 @@ def sample_size(
 
 
 class AdaptiveSize(AbstractWrapper[tuple[Int[Array, ""], Memory]]):
-    """Use only as many samples of each batch as a tolerance on the performative gradient asks for.
+    """Use only as many samples of each batch as a tolerance on the performative gradient requires.
 
         n_(t+1) = clamp(sample_size(tolerance, ...), least, n_max)
 
-    n_max is the size of the batch that is drawn; the rest of it is masked, and `samples` counts what was used. The
-    size comes from the last step (loss, spread, df/dtheta, reach of the window), so `inner` must hold a `Performative`
-    with a window. Until that is full all n_max are used. Where no size meets the tolerance all are used as well, and
-    the count `infeasible` says how often that was so.
+    n_max is the size of the drawn batch; the rest of it is masked, and `samples` counts what was used. The size is
+    based on the last step (loss, spread, df/dtheta, reach of the window), so `inner` must contain a `Performative` with
+    a window. Until that is full, all n_max are used. If no size meets the tolerance all are used as well, and the count
+    `infeasible` records how often that happened.
 
     Args:
         tolerance: Phi, allowed expected squared error of the performative gradient
-        confidence: phi, chance with which the bound may fail
+        confidence: phi, probability with which the bound may fail
         curvature: M, bound on the second derivative of f; 0 for a map that is linear in theta
         least: never fewer samples than this
 
-    The bound is a worst case over the window, so sizes are cautious. They depend on the data: no privacy guarantee
+    The bound is a worst case over the window, so sizes are conservative. They depend on the data: no privacy guarantee
     covers them.
     """
 
@@ -74,7 +75,7 @@ class AdaptiveSize(AbstractWrapper[tuple[Int[Array, ""], Memory]]):
         check_inner(self)
         if self.window is None:
             raise ValueError(
-                "AdaptiveSize: inner must hold a Performative with a window; nothing else knows its error."
+                "AdaptiveSize: inner must contain a Performative with a window; nothing else estimates its error."
             )
         check_counts(**{"AdaptiveSize: least": self.least})
         check_number("AdaptiveSize", tolerance=self.tolerance, confidence=self.confidence, curvature=self.curvature)
@@ -86,11 +87,11 @@ class AdaptiveSize(AbstractWrapper[tuple[Int[Array, ""], Memory]]):
 
     @property
     def window(self) -> int | None:
-        """H of the estimator inside."""
+        """H of the inner estimator."""
         return next((part.window for part in chain(self.inner) if hasattr(part, "window")), None)
 
     def init(self, theta: Theta, population: AbstractPopulation, loss: Loss) -> tuple[Int[Array, ""], Memory]:
-        # More than any batch holds: all of the first one is used.
+        # Larger than any batch: all of the first one is used.
         return jnp.asarray(jnp.iinfo(jnp.int32).max, jnp.int32), self.inner.init(theta, population, loss)
 
     def estimate(

@@ -1,4 +1,4 @@
-"""The estimator slot: what direction does a client compute from a batch?"""
+"""The estimator slot: what direction a client computes from a batch."""
 
 from abc import abstractmethod
 from typing import ClassVar, Generic, Protocol, runtime_checkable
@@ -17,7 +17,7 @@ from performative.types import Batch, Estimate, Local, Loss, Memory, Noise, Thet
 
 @runtime_checkable
 class Problem(Protocol):
-    """What estimators look at in a `pf.Problem`, which is made of parts and therefore stands above them."""
+    """What estimators read from a `pf.Problem`, which consists of parts and so cannot be imported here."""
 
     @property
     def loss(self) -> Loss: ...
@@ -33,16 +33,16 @@ class Problem(Protocol):
 
 
 class AbstractEstimator(AbstractPart, Generic[Memory]):
-    """A direction v such that the client steps to theta - eta v. The memory lives with the client.
+    """A direction v such that the client steps to theta - eta v. The client keeps the memory.
 
-    Randomness is drawn ahead for all steps of a round by `draw` and handed to `estimate` step by step.
+    `draw` draws the randomness for all steps of a round in advance; `estimate` receives it step by step.
     """
 
     sends_update_only: ClassVar[bool] = False
-    """Whether clients send nothing beside the update."""
+    """Whether clients send nothing but the update."""
 
     learns_reaction: ClassVar[bool] = False
-    """Whether its direction holds how people react to the model that the client trains."""
+    """Whether its direction includes people's reaction to the model that the client trains."""
 
     keeps_samples: ClassVar[bool] = False
     """Whether clients remember samples of past rounds."""
@@ -51,26 +51,26 @@ class AbstractEstimator(AbstractPart, Generic[Memory]):
     """Whether it learns from models that are deployed beside the global one (`pf.Explore`)."""
 
     def bound(self) -> Bound | None:
-        """What bounds one person's share in the sum of a batch's gradients, with its noise; None where nothing does."""
+        """The bound on one person's contribution to a batch's gradient sum, with its noise; None if there is none."""
         return None
 
     @property
     def grid_noise(self) -> bool:
-        """Whether what it draws is noise that may come as whole numbers on a grid (`performative._base.noise`)."""
+        """Whether it draws noise that may be integers on a grid (`performative._base.noise`)."""
         return False
 
     def init(self, theta: Theta, population: AbstractPopulation, loss: Loss) -> Memory:
-        """The memory of one client at the start; None where nothing is remembered."""
-        return None  # type: ignore[return-value]  # Memory is None where nothing is remembered
+        """The memory of one client at the start; None if nothing is remembered."""
+        return None  # type: ignore[return-value]  # Memory is None if nothing is remembered
 
     def draw(self, key: PRNGKeyArray, steps: int, theta: Theta) -> Noise:
-        """Randomness with leading axis `steps`; None where none is needed, and then it costs nothing."""
+        """Randomness with leading axis `steps`; None if none is needed, which costs nothing."""
         return None
 
     def quadrature(self, theta: Theta) -> tuple[Noise, Float[Array, " n"]] | None:
-        """What `draw` gives for one step, as a rule: nodes with a leading axis n (and none of steps), and weights.
+        """A quadrature rule for one step of `draw`: nodes with a leading axis n (and no axis of steps), and weights.
 
-        Sums over it are the expectations of functions that are quadratic in what is drawn. None where none is known.
+        It is exact for expectations of functions that are quadratic in the draws. None if unknown.
         """
         return None
 
@@ -87,25 +87,26 @@ class AbstractEstimator(AbstractPart, Generic[Memory]):
         return ()
 
     def step_response(self, gone: Array, carry: PyTree) -> tuple[Array, PyTree]:
-        """What this rule makes of a gradient of 1, `gone` steps away from the start of the round: 1, if nothing.
+        """The direction that this rule returns for a gradient of 1, `gone` steps into the round; 1 by default.
 
-        Says how much a round's local steps weigh (`Upload.effective_step`), so that unequal work can be made up for.
+        It determines the effective length of a round's local steps (`Upload.effective_step`), to correct for unequal
+        work.
         """
         return jnp.ones_like(gone), carry
 
     def check(self, problem: Problem, theta: Theta, batch: AbstractBatch) -> None:
-        """Refuse, or warn of, what this rule cannot serve; called once, before a run."""
+        """Raise or warn if this rule does not work here; called once, before a run."""
 
     def check_point(self, problem: Problem, stable: Theta) -> None:
-        """Warn where this rule cannot settle at the stable point; called before a run where that point is known."""
+        """Warn if this rule cannot converge to the stable point; called before a run if that point is known."""
 
     def review(self, memory: Memory) -> list[str]:
-        """What the clients' memories after a run give reason to say."""
+        """Notes on the clients' final memories."""
         return []
 
 
 def bound_of(estimator: AbstractEstimator) -> Bound:
-    """What an estimator's own class declares of `bound`, for a wrapper that looks at no data beside it."""
+    """The `bound` that an estimator's own class declares, for a wrapper that reads no other data."""
     found = declared(estimator, "bound")
     if found is None:
         raise Uncertified(f"the estimator {type(estimator).__name__} bounds no person's gradient; use Clipped")
@@ -114,18 +115,18 @@ def bound_of(estimator: AbstractEstimator) -> Bound:
 
 @hands_on("grid_noise", "init", "draw", "finish", "unit_start", "step_response", "check", "check_point", "review")
 class AbstractWrapper(AbstractEstimator[Memory]):
-    """An estimator around another one, whose memory and randomness it hands on unless it says otherwise."""
+    """An estimator that wraps another one and forwards its memory and randomness by default."""
 
     inner: eqx.AbstractVar[AbstractEstimator]
 
 
 def inner_quadrature(wrapper: AbstractWrapper, theta: Theta) -> tuple[Noise, Float[Array, " n"]] | None:
-    """`quadrature` of a wrapper that draws what its `inner` does. A class declares it itself."""
+    """`quadrature` of a wrapper that draws what its `inner` does; such a class declares it itself."""
     return declared(wrapper.inner, "quadrature", theta)
 
 
 def check_inner(wrapper: AbstractWrapper) -> None:
-    """Refuse what is no estimator in the place of one."""
+    """Raise unless `inner` is an estimator."""
     if not isinstance(wrapper.inner, AbstractEstimator):
         raise ValueError(
             f"{type(wrapper).__name__}: inner must be an estimator such as pf.estimators.Minibatch(); "

@@ -1,4 +1,4 @@
-"""Private gradients: clip each person's, add noise to the sum."""
+"""Private gradients: clip each person's gradient, add noise to the sum."""
 
 import equinox as eqx
 import jax
@@ -37,7 +37,7 @@ class AbstractPrivate(AbstractEstimator[Memory]):
     ) -> "Release":
         """(sum_j clip(g_j) + n clip(e) + noise) / n, with n the expected size of the batch.
 
-        `replay` is e and its clip; on a grid both sums are rounded to it, and stay within their clips.
+        `replay` is e and its clip; on a grid both sums are rounded to it and stay within their clips.
         """
         deviation = jnp.asarray(self.noise_multiplier * self.clip)
         step = grid_step(noise, deviation)
@@ -59,7 +59,7 @@ class AbstractPrivate(AbstractEstimator[Memory]):
 
 
 class Release(eqx.Module):
-    """What leaves the client, the same without noise, the mean of gradients that were not clipped, and counts."""
+    """The released direction, the same without noise, the mean of unclipped gradients, and counts."""
 
     noisy: Theta
     plain: Theta
@@ -70,11 +70,10 @@ class Release(eqx.Module):
 class Clipped(AbstractPrivate[None]):
     """v = (sum_j clip_c(grad l(theta; z_j)) + noise) / n,      noise ~ N(0, (noise_multiplier c)^2 I)
 
-    n is the *expected* size of the batch, a constant. A gradient that is not finite counts as 0. With a domain this is
-    PCSGD, Li, Yemini and Wai 2024, Eq. (9). Clipping moves the point that it settles at: by
-    O(1 / (mu - L beta)), the more the data react.
-    `block` bounds how many samples' gradients are held at once.
-    How private it is depends on the batch and the number of steps: `pf.privacy.guarantee` says.
+    n is the *expected* size of the batch, a constant. A non-finite gradient counts as 0. With a domain this is PCSGD,
+    Li, Yemini and Wai 2024, Eq. (9). Clipping moves the fixed point by O(1 / (mu - L beta)), more if the data react
+    more. `block` bounds how many samples' gradients are in memory at once. The privacy guarantee depends on the batch
+    and the number of steps: see `pf.privacy.guarantee`.
     """
 
     references = ("abadi2016deep",)

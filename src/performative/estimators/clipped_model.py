@@ -1,4 +1,4 @@
-"""The gradient step that never goes below a known lower bound of the loss."""
+"""A gradient step that never goes below a known lower bound of the loss."""
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +14,9 @@ from performative.types import Batch, Estimate, Local, Noise, Numbers, Theta, ma
 class ClippedModel(AbstractEstimator[None]):
     """v = min(1, (l - lower) / (eta |g|^2)) g,      l and g the batch's mean loss and mean gradient
 
-    The proximal step on the clipped linear model max(l + <g, theta' - theta>, lower). The step is cut where the loss
-    is nearly as small as it can be, so it settles at the stable point if the noise vanishes there, and elsewhere if
-    not. Drusvyatskiy and Xiao 2023; the baseline of Li, Yemini and Wai 2024, Remark 2.4. Nothing is private about it.
+    The proximal step on the clipped linear model max(l + <g, theta' - theta>, lower). The step is shortened where the
+    loss is near its lower bound, so it converges to the stable point if the noise vanishes there, and elsewhere if not.
+    Drusvyatskiy and Xiao 2023; the baseline of Li, Yemini and Wai 2024, Remark 2.4. It gives no privacy.
     """
 
     references = ("drusvyatskiy2023stochastic",)

@@ -1,4 +1,4 @@
-"""Local steps without the drift: each client corrects for how it differs from the rest."""
+"""Local steps without client drift: each client corrects for how it differs from the others."""
 
 from typing import Generic
 
@@ -26,13 +26,13 @@ class ControlVariate(AbstractWrapper[Control[Memory]]):
     """v = inner's - c_i + c,      c_i <- mean over the round's local steps of inner's own directions
 
     c = sum_i p_i c_i comes from the server, which must be `Scaffold`; the client sends the change of its c_i.
-    Karimireddy et al. 2020 (SCAFFOLD). For plain steps of one length c_i is their option II,
-    c_i - c + (theta_0 - theta_i)/(tau_i eta). Differs from it where steps vary: the mean is of directions, so that
-    neither a projection nor an optimizer around this part gets into c_i.
+    Karimireddy et al. 2020 (SCAFFOLD). For plain steps of constant size c_i is their option II, c_i - c + (theta_0 -
+    theta_i)/(tau_i eta). It differs if step sizes vary: the mean is over directions, so neither a projection nor an
+    optimizer around this part affects c_i.
 
-    Where nothing is random it settles at the stable point itself, whatever tau_i are. It does not take the noise of
-    batches away. `Prox` and `Preconditioned` go around it. c_i says much about a client and goes past the channel:
-    `ClippedNoise` does not protect it.
+    Without randomness it converges to the stable point itself, whatever the tau_i. It does not remove batch noise.
+    `Prox` and `Preconditioned` go around it. c_i reveals much about a client and bypasses the channel: `ClippedNoise`
+    does not protect it.
     """
 
     references = ("karimireddy2020scaffold",)
@@ -45,8 +45,8 @@ class ControlVariate(AbstractWrapper[Control[Memory]]):
         for part in chain(self.inner):
             if isinstance(part, Preconditioned):
                 raise ValueError(
-                    "ControlVariate: Preconditioned goes outside, else the optimizer's warm-up passes for drift: "
-                    "Preconditioned(ControlVariate(...), tx)."
+                    "ControlVariate: Preconditioned goes outside, otherwise the optimizer's warm-up looks like "
+                    "drift: Preconditioned(ControlVariate(...), tx)."
                 )
             if isinstance(part, ControlVariate):
                 raise ValueError("ControlVariate inside ControlVariate: a client has one c_i; drop one of them.")
@@ -74,7 +74,7 @@ class ControlVariate(AbstractWrapper[Control[Memory]]):
         self, upload: Upload, local: Local, memory: Control[Memory]
     ) -> tuple[dict[str, PyTree], Control[Memory]]:
         extra, inside = self.inner.finish(upload, local, memory.inner)
-        # The server leaves a broken update out, so the client's c_i must stay what the server thinks it is.
+        # The server drops a non-finite update, so the client's c_i must stay what the server thinks it is.
         sound = all_finite((upload.delta, memory.total))
 
         def change(total: Array, mine: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Private gradients that remember what the clip cut off."""
+"""Private gradients that remember what clipping removed."""
 
 import equinox as eqx
 import jax
@@ -16,13 +16,14 @@ from performative.facts import Bound
 from performative.populations.base import AbstractPopulation
 from performative.types import ArrayLike, Batch, Estimate, Local, Loss, Noise, Numbers, Scene, Theta, number, whole
 
-# A sum of independent errors grows like the root of the number of steps; this many times that is growth.
+# A sum of independent errors grows like the square root of the number of steps; beyond this multiple, it grows
+# systematically.
 _CHANCE = 10.0
 _NODES = 2048
 
 
 class DiceMemory(eqx.Module):
-    """What was cut off and not yet made up for. It stays with the client and is never recorded."""
+    """What clipping removed and has not been replayed yet. It stays with the client and is never recorded."""
 
     error: Theta
     steps: Int[Array, ""]
@@ -31,12 +32,12 @@ class DiceMemory(eqx.Module):
 class Dice(AbstractPrivate[DiceMemory]):
     """v = mean_j clip_C1(g_j) + clip_C2(e),      e <- e + mean_j g_j - v,      the client steps along v + noise / n
 
-    C1 = `clip`, C2 = `memory_clip`, noise ~ N(0, (noise_multiplier C1)^2 I), g_j = grad l(theta; z_j). The error
-    memory e makes up for what the clip cut off, so the stable point stays where it is, if C2 is at least
-    |E g_i - E clip_C1(g_i)| for every client at that point. Else it goes elsewhere and e grows without bound: a run
-    warns of both. Li, Yemini and Wai 2024, Algorithm 1; Zhang et al. 2024.
+    C1 = `clip`, C2 = `memory_clip`, noise ~ N(0, (noise_multiplier C1)^2 I), g_j = grad l(theta; z_j). The error memory
+    e compensates for clipping, so the stable point is preserved if C2 is at least |E g_i - E clip_C1(g_i)| for every
+    client at that point. Otherwise the fixed point moves and e grows without bound: a run warns about both. Li, Yemini
+    and Wai 2024, Algorithm 1; Zhang et al. 2024.
 
-    The memory replays a person's gradient in later steps, so sampling does not make it more private: see
+    The memory replays a person's gradient in later steps, so subsampling does not amplify privacy: see
     `pf.privacy.guarantee`.
     """
 
@@ -74,7 +75,7 @@ class Dice(AbstractPrivate[DiceMemory]):
             warn(
                 "memory-clip-too-small",
                 f"Dice(memory_clip={allowed:.4g}) is too small to be unbiased: at the stable point a client's clip "
-                f"cuts off {needed:.4g} on average. It will settle elsewhere; use memory_clip >= {needed:.4g}.",
+                f"removes {needed:.4g} on average. It will converge elsewhere; use memory_clip >= {needed:.4g}.",
             )
 
     def review(self, memory: DiceMemory) -> list[str]:
@@ -86,8 +87,8 @@ class Dice(AbstractPrivate[DiceMemory]):
         return [
             coded(
                 "error-memory-grows",
-                f"Dice: the error memory of {int(np.sum(growing))} of {growing.size} clients grows faster than chance: "
-                "memory_clip is too small, and the model that it settles at is biased.",
+                f"Dice: the error memory of {int(np.sum(growing))} of {growing.size} clients grows faster than "
+                "chance: memory_clip is too small, and the final model is biased.",
             )
         ]
 
@@ -97,7 +98,7 @@ def _squares(leaf: np.ndarray, lead: int) -> np.ndarray:
 
 
 def needed_memory_clip(problem: Problem, theta: Theta, clip: ArrayLike) -> Float[np.ndarray, " N"]:
-    """|E g_i - E clip(g_i)| of each client at theta, the data settled under it: what Dice's memory has to make up for.
+    """|E g_i - E clip(g_i)| of each client at theta, data settled under it: what Dice's memory must compensate for.
 
     For one learner at its stable point E g = 0, and it is |E clip(g)|.
     """

@@ -1,4 +1,4 @@
-"""Before a run: does what a learner watches of the data hold all of their reaction?"""
+"""Check before a run: does the learner's family capture the data's whole reaction?"""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from performative.families import AbstractFamily
 from performative.populations.base import AbstractPopulation, collect
 from performative.types import Batch, Noise, Scene, Theta
 
-_CLIENTS = 32  # the first so many are looked at
+_CLIENTS = 32  # only the first clients are checked
 _PARTS, _ROWS = 16, 256  # batches, and samples of each
 _ERRORS = 5.0  # standard errors: one false alarm in a million
 _NUDGE = 0.1  # of a model's size, or of 1: how far the second model lies from the first
@@ -37,7 +37,7 @@ def _each_client(
 
 
 def late_part(problem: Problem, theta: Theta) -> float:
-    """How much of the data's reaction to another model is still to come after a spell under it; 0 without memory."""
+    """The fraction of the data's reaction to a new model that is still to come after one period; 0 without memory."""
     loss = problem.loss
 
     def one(population: AbstractPopulation, key: Array) -> tuple[Array, Array]:
@@ -59,10 +59,10 @@ def late_part(problem: Problem, theta: Theta) -> float:
 def overlooked(
     problem: Problem, theta: Theta, family: AbstractFamily, answer: Callable[..., Float[Array, " m"]]
 ) -> tuple[float, bool]:
-    """How far (df/dtheta)^T s is from the whole derivative through the samples, as a part of it; is it beyond chance?
+    """The relative error of (df/dtheta)^T s against the full derivative through the samples, and its significance.
 
-    df/dtheta is that of f-hat by the population's own map, so that a window that learns it could do no better.
-    `answer(family, each, batch, f, theta, loss)` is the learner's s. For populations whose samples move.
+    df/dtheta is that of f-hat under the population's own map, so a window that learns it could do no better.
+    `answer(family, each, batch, f, theta, loss)` is the learner's s. For populations with smooth samples.
     """
     weights = np.asarray(problem.client_weights)[:_CLIENTS]
     loss = problem.loss

@@ -1,4 +1,4 @@
-"""Leave out the samples whose gradients do not belong."""
+"""Drop samples with outlying gradients."""
 
 import dataclasses
 
@@ -18,32 +18,30 @@ from performative.types import Batch, Estimate, Local, Memory, Noise, Numbers, T
 
 _BISECTIONS = 12
 _POWER_STEPS = 30
-_CROWD = 5  # samples; fewer are chance in a small batch or group
-# The median distance from the center times this is the standard deviation, for a normal law.
+_CROWD = 5  # samples; fewer may be random in a small batch or group
+# The median distance from the center times this is the standard deviation, for a normal distribution.
 _NORMAL = 1.4826
 
 
 class Filtered(AbstractWrapper[Memory]):
-    """Hand `inner` only the samples whose gradients lie with the others.
+    """Pass `inner` only the samples whose gradients are not outliers.
 
         v = top right singular vector of the gradients, centered;      tau_j = ((g_j - center) . v)^2
 
-    The scores [0, max tau] are cut into `segments` of equal length; from the first one on that holds fewer than
-    `sparse` of the samples all are left out. Repeated until the mean gradient moves by less than `change`.
+    The scores [0, max tau] are divided into `segments` of equal length; from the first one that contains less than a
+    fraction `sparse` of the samples on, all are dropped. Repeated until the mean gradient moves by less than `change`.
 
     rule="repaired" (the default) centers by the median, measures the change against the spread of the gradients as
-    well as their mean, and never keeps fewer than half of the batch: a pass that would is not made. Unless a crowd of
-    4 `sparse` (and five samples) lies beyond the gap, it leaves alone what is within `margin` robust spreads (1.48
-    median distances) of the middle: else the tail of clean gradients is cut off, which moves their mean where they are
-    skewed. A smaller margin finds outliers closer by and cuts more of such tails.
-    rule="printed" is Zheng et al. 2024, Algorithm 3, with C = `sparse`, J = `change`, B = `segments`: it centers by
-    the mean, returns the empty set at 40 % contamination (the direction is then 0), and where the mean gradient is
-    near 0 goes on to remove clean data.
+    well as their mean, and never keeps fewer than half of the batch: a pass that would is skipped. Unless a cluster of
+    4 `sparse` (and five samples) lies beyond the gap, it keeps what is within `margin` robust standard deviations (1.48
+    median distances) of the center: otherwise the tail of clean gradients is cut off, which biases their mean if they
+    are skewed. A smaller margin finds closer outliers and cuts more of such tails. rule="printed" is Zheng et al. 2024,
+    Algorithm 3, with C = `sparse`, J = `change`, B = `segments`: it centers by the mean, returns the empty set at 40 %
+    contamination (the direction is then 0), and if the mean gradient is near 0 keeps removing clean data.
 
-    Where the population tells groups or classes apart, each is filtered by itself, so that no minority is taken for
-    outliers. The decomposition is of d x d moments, never n x n. `inner` fits spreads to what is kept. Batches with a
-    majority of outliers, and outliers that look like the rest, are beyond it. The count `kept` is recorded beside
-    `samples`.
+    If the population has groups or classes, each is filtered separately, so no minority is mistaken for outliers. The
+    decomposition is of d x d moments, never n x n. `inner` fits spreads to what is kept. It cannot handle batches with
+    a majority of outliers, or outliers that look like the rest. The count `kept` is recorded beside `samples`.
     """
 
     references = ("zheng2024profl",)
@@ -73,7 +71,7 @@ class Filtered(AbstractWrapper[Memory]):
         raise Uncertified("Filtered leaves samples out by looking at the others, so one person can move many")
 
     def check(self, problem: Problem, theta: Theta, batch: AbstractBatch) -> None:
-        """What `inner` is handed is to be free of outliers."""
+        """Check `inner` on the population without outliers."""
         clean = problem.population.clean
         same = clean is problem.population
         self.inner.check(problem if same else eqx.tree_at(lambda p: p.population, problem, clean), theta, batch)
@@ -88,14 +86,14 @@ class Filtered(AbstractWrapper[Memory]):
         return Estimate(out.direction, out.memory, metrics, out.facts)
 
     def _by_group(self, gradients: Array, start: Array, group: Array | None, groups: int | None) -> Bool[Array, " n"]:
-        """A minority's gradients differ from the majority's for good reason: each group is compared with itself."""
+        """Filter each group separately: a minority's gradients legitimately differ from the majority's."""
         if group is None or groups is None:
             return self.keep(gradients, start)
         mine = group == jnp.arange(groups, dtype=group.dtype)[:, None]
         return jnp.any(jax.vmap(self.keep, in_axes=(None, 0))(gradients, mine & start), axis=0)
 
     def keep(self, gradients: Float[Array, "n d"], start: Bool[Array, " n"]) -> Bool[Array, " n"]:
-        """Which of the samples in `start` stay."""
+        """Which of the samples in `start` are kept."""
         drawn = jnp.sum(start)
 
         def one_pass(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
@@ -114,11 +112,11 @@ class Filtered(AbstractWrapper[Memory]):
         def going(carry: tuple[Array, Array, Array]) -> Array:
             return ~carry[2] & (carry[1] < self.passes)
 
-        # Clients are mapped over, so this runs as long as the slowest of them; most are done after one or two passes.
+        # Under vmap over clients this runs as long as the slowest; most finish after one or two passes.
         return jax.lax.while_loop(going, one_pass, (start, jnp.zeros((), jnp.int32), jnp.zeros((), bool)))[0]
 
     def _plausible(self, gradients: Array, kept: Bool[Array, " n"]) -> Bool[Array, " n"]:
-        """Samples below the first sparse segment of the scores; all of them where no segment is sparse."""
+        """Samples below the first sparse segment of the scores; all of them if no segment is sparse."""
         center = masked_median(gradients, kept) if self.rule == "repaired" else masked_mean(gradients, kept)
         away = jnp.where(kept[:, None], gradients - center, 0)
         along = top_direction(jnp.matmul(away.T, away, precision="highest"))
@@ -133,7 +131,8 @@ class Filtered(AbstractWrapper[Memory]):
         common = jnp.where(jnp.any(thin) & (top > 0), place < first, True)
         if self.rule == "printed":
             return common
-        # A few far samples may be the tail of clean data: those within the margin stay. A crowd beyond a gap may not.
+        # A few distant samples may be the tail of clean data: those within the margin stay. A cluster beyond a gap may
+        # not.
         crowd = jnp.sum(kept & (place > first)).astype(score.dtype) >= jnp.maximum(4 * few, _CROWD)
         distance = jnp.abs(shift - masked_median(shift[:, None], kept))
         spread = _NORMAL * masked_median(distance[:, None], kept)
@@ -143,8 +142,8 @@ class Filtered(AbstractWrapper[Memory]):
 def masked_median(rows: Float[Array, "n d"], mask: Bool[Array, " n"]) -> Float[Array, " d"]:
     """The lower median of each column over the rows of the mask, to 2^-12 of its range.
 
-    By bisection: on a CPU a sort of the same rows takes twenty times as long. Samples far out make the range wide and
-    the median rough, but then they stand out, and the next pass is without them.
+    By bisection: on a CPU a sort of the same rows takes twenty times as long. Extreme samples make the range wide and
+    the median coarse, but then they stand out, and the next pass excludes them.
     """
     enough = (jnp.sum(mask) + 1) // 2
     low = jnp.min(jnp.where(mask[:, None], rows, jnp.inf), axis=0)
@@ -161,10 +160,10 @@ def masked_median(rows: Float[Array, "n d"], mask: Bool[Array, " n"]) -> Float[A
 
 
 def top_direction(moments: Float[Array, "d d"]) -> Float[Array, " d"]:
-    """A unit vector along the largest eigenvalue, by power steps; where several are close, between their vectors."""
+    """A unit vector along the largest eigenvalue, by power iteration; if several are close, a mix of their vectors."""
     widest = jnp.argmax(jnp.diagonal(moments))
     scale = jnp.maximum(jnp.trace(moments), jnp.finfo(moments.dtype).tiny)
-    # Where coordinates fall into blocks that do not mix, the widest one alone would never leave its own.
+    # If the matrix is block diagonal, starting from one coordinate alone would never leave its block.
     start = moments[widest] / scale + 0.1 * jnp.cos(jnp.arange(len(moments), dtype=moments.dtype))
 
     def step(_: int | Array, v: Array) -> Array:

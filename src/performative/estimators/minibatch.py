@@ -9,17 +9,17 @@ from performative.types import Batch, Estimate, Local, Loss, Noise, Theta, maske
 
 
 def count_samples(batch: Batch) -> jax.Array | int:
-    """How many rows of a batch are real; a plain number where that is known ahead."""
+    """How many rows of a batch are real; a plain int if known in advance."""
     if batch.mask is None:
         return batch.rows
     return jnp.sum(batch.mask, dtype=jnp.int32)
 
 
 def batch_gradient(loss: Loss, theta: Theta, batch: Batch) -> Theta:
-    """The gradient of the mean loss over the rows that count; rows that do not may hold anything, NaN too."""
+    """The gradient of the mean loss over the unmasked rows; masked rows may contain anything, even NaN."""
     mask, z = batch.mask, batch.z
     if mask is not None:
-        # A row that does not count gives place to one that does: 0 times a derivative that is NaN would be NaN.
+        # Masked rows are replaced by an unmasked one: 0 times a NaN derivative would be NaN.
         some = jnp.argmax(mask)
 
         def fill(rows: jax.Array) -> jax.Array:
@@ -33,9 +33,9 @@ def batch_gradient(loss: Loss, theta: Theta, batch: Batch) -> Theta:
 
 
 class Minibatch(AbstractEstimator[None]):
-    """v = mean over the batch of grad l(theta; z), z drawn from the data as they are.
+    """v = mean over the batch of grad l(theta; z), z drawn from the current data.
 
-    It leaves out how the data move with theta, so its root is the stable point, not the optimal one.
+    It ignores how the data move with theta, so its root is the stable point, not the optimal one.
     """
 
     references = ()

@@ -1,4 +1,4 @@
-"""One batch says something about all models: what each would lose on it."""
+"""One batch is informative about all models: the loss of each on it."""
 
 import equinox as eqx
 import jax
@@ -15,16 +15,16 @@ from performative.types import Batch, Estimate, Local, Loss, Noise, Numbers, The
 
 
 class Losses(eqx.Module):
-    """The sum of each model's losses over the steps of a round, and over how many."""
+    """The sum of each model's losses over the steps of a round, and the number of steps."""
 
     total: Float[Array, " G"]
     steps: Int[Array, ""]
 
 
 class ModelRisks(AbstractEstimator[Losses]):
-    """Do not move; tell the server DPR_i(deployed, theta_g), each listed model's mean loss on the data as they are.
+    """Do not move; report DPR_i(deployed, theta_g) to the server, each listed model's mean loss on the current data.
 
-    For `ConfidenceBounds`. The losses go past the channel, so that no noise covers them.
+    For `ConfidenceBounds`. The losses bypass the channel, so no noise protects them.
 
     Args:
         models: theta_1 .. theta_G, [G, ...]
@@ -71,7 +71,7 @@ class ModelRisks(AbstractEstimator[Losses]):
 
 
 def check_models(owner: str, models: Numbers) -> None:
-    """Refuse what is no list of models."""
+    """Raise unless `models` is a list of models."""
     check_finite(owner, models=models)
     if np.ndim(models) < 1 or np.shape(models)[0] < 1:
         raise ValueError(f"{owner}: models must be a list of models, [G, ...]; got shape {np.shape(models)}.")

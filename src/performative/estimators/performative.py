@@ -1,4 +1,4 @@
-"""The whole performative gradient: what the loss does, and what the data do."""
+"""The full performative gradient: the term of the loss and the term of the data."""
 
 import equinox as eqx
 import jax
@@ -37,19 +37,19 @@ from performative.types import (
     squared_norm,
 )
 
-_LATE = 0.01  # of the reaction: what may come later without a word
+_LATE = 0.01  # of the reaction: what may come later without a warning
 _OVERLOOKED = 0.1  # of the gradient's second term
 
 
 class Watch(eqx.Module):
-    """What a client remembers of its reaction: its last models and what the data were under them, and all in sums."""
+    """What a client remembers about its reaction: its last models and the data under them, and sums over all."""
 
     window: Window
     seen: Experience
 
 
 class Performative(AbstractEstimator[Watch | None]):
-    """Both terms of the performative gradient, the reaction learnt from the client's own past.
+    """Both terms of the performative gradient, with the reaction learned from the client's own past.
 
         v = mean grad l(theta; z) + (df/dtheta)^T s
         "score":     s = mean (l - b) d log p(z; f)/df                      (Zheng et al. 2024, Eq. 5)
@@ -60,17 +60,17 @@ class Performative(AbstractEstimator[Watch | None]):
         window: H, well above the d parameters; None differentiates the population's own `sample` instead (the client
             knows how its data react; pathwise only, any d)
         family: the family p(z; f) with its f-hat; None takes the population's own
-        term: "score" needs the density only; "pathwise" has far less variance, where samples themselves move
-        baseline: subtract b = mean l in the score term. Where f-hat is the likelihood's own estimate the scores of a
-            batch sum to zero, so that it is there already
-        rtol: directions in which past models spread less than rtol of the widest are left out
-        reset_after: forget the window after so many steps of absence, None never
+        term: "score" needs only the density; "pathwise" has far less variance, if the samples themselves move
+        baseline: subtract b = mean l in the score term. If f-hat is the maximum likelihood estimate, the scores of a
+            batch sum to zero, so it has no effect
+        rtol: directions in which past models spread less than rtol of the widest are dropped
+        reset_after: forget the window after this many steps of absence; None for never
 
-    The first H + 1 models of a client go by the plain gradient (Algorithm 2, line 6); one that stays deployed counts
-    once. With a server that pools (`PooledJacobian`) its df/dtheta is used in place of the client's own.
-    Where data react with a delay (`Sluggish`) a window sees the first reaction only, and falls short of the optimum;
-    so it does where the family does not hold all of the reaction (rows of a `Database` that are not normal with
-    "score", outliers, the pooled data of clients that differ). Before a run warnings say so.
+    For its first H + 1 models a client uses the plain gradient (Algorithm 2, line 6); a model that stays deployed
+    counts once. With a pooling server (`PooledJacobian`) its df/dtheta replaces the client's own. If data react with a
+    delay (`Sluggish`), a window sees only the initial reaction and misses the optimum; the same holds if the family
+    does not capture the whole reaction (non-normal rows of a `Database` with "score", outliers, the pooled data of
+    heterogeneous clients). Warnings before a run report this.
     """
 
     learns_reaction = True
@@ -78,7 +78,7 @@ class Performative(AbstractEstimator[Watch | None]):
     quadrature = draws_nothing
 
     window: int | None = eqx.field(static=True)
-    # The argument is called `estimate`, which is also the slot's verb: a sweep finds it by this name.
+    # The argument is called `estimate`, which is also the slot's method: a sweep finds it by this name.
     family: AbstractFamily | None = eqx.field(metadata={"argument": "estimate"})
     term: str = eqx.field(static=True)
     baseline: bool = eqx.field(static=True)
@@ -117,8 +117,8 @@ class Performative(AbstractEstimator[Watch | None]):
         population = problem.population
         if self.term == "score" and getattr(batch, "n", 2) < 2:
             raise ValueError(
-                'Performative(term="score") learns nothing from one sample a step: what it compares is the samples of '
-                "a batch. Give batch=pf.Fixed(500), say."
+                'Performative(term="score") learns nothing from one sample per step: it compares the samples of a '
+                "batch. Use for example batch=pf.Fixed(500)."
             )
         if self.term == "pathwise" and not population.smooth:
             raise ValueError(
@@ -145,9 +145,9 @@ class Performative(AbstractEstimator[Watch | None]):
         if late > _LATE:
             warn(
                 "delayed-reaction",
-                f"{type(population).__name__}: after one spell under a model {100 * late:.0f} % of the reaction is "
-                f"still to come, and Performative(window={self.window}) learns from what it sees at once. It will "
-                "settle beside the optimal point.",
+                f"{type(population).__name__}: after one period under a model {100 * late:.0f} % of the reaction is "
+                f"still to come, but Performative(window={self.window}) learns only from the immediate reaction. It "
+                "will miss the optimal point.",
             )
         exact = population.exact_family and isinstance(family, type(population.family))
         if population.smooth and not exact:
@@ -156,8 +156,8 @@ class Performative(AbstractEstimator[Watch | None]):
                 warn(
                     "reaction-overlooked",
                     f'Performative(term="{self.term}") takes the data of {type(population).__name__} for '
-                    f"{type(family).__name__}, which they are not: at the start the reaction's part of the gradient is "
-                    f"off by {100 * off:.0f} %, however well df/dtheta is known. It will settle beside the optimum.",
+                    f"{type(family).__name__}, which is wrong: at the start the reaction term of the gradient is off "
+                    f"by {100 * off:.0f} %, however well df/dtheta is known. It will miss the optimum.",
                 )
 
     def init(self, theta: Theta, population: AbstractPopulation, loss: Loss) -> Watch | None:
@@ -189,7 +189,9 @@ class Performative(AbstractEstimator[Watch | None]):
             window, seen = window.forget_if(stale), seen.forget_if(stale)
         here, unflatten = ravel_pytree(local.deployed)
         f = family.fit(batch)
-        f = jnp.where(jnp.isnan(f), window.newest()[1], f)  # what this batch says nothing of is as it was
+        f = jnp.where(
+            jnp.isnan(f), window.newest()[1], f
+        )  # entries that this batch does not determine stay as they were
         jacobian, reach, ready = self._reaction(window, seen, here, f, local)
         s = self._answer(family, each, batch, f, theta, local.loss)
         reaction = jnp.where(ready, jnp.matmul(s, jacobian, precision="highest"), 0)
@@ -208,7 +210,7 @@ class Performative(AbstractEstimator[Watch | None]):
         return Estimate(direction, after, counts, facts)
 
     def finish(self, upload: Upload, local: Local, memory: Watch | None) -> tuple[dict[str, PyTree], Watch | None]:
-        """What the client has seen of its reaction, for a server that pools it."""
+        """What the client has observed of its reaction, for a server that pools it."""
         if self.window is None or memory is None:
             return {}, memory
         return {"reaction": Sighting(memory.seen, memory.window.count > self.window)}, memory
@@ -217,7 +219,7 @@ class Performative(AbstractEstimator[Watch | None]):
         found = population.family if self.family is None else self.family
         if found is None:
             raise ValueError(
-                f"Performative: {type(population).__name__} does not say how its data are distributed; give "
+                f"Performative: {type(population).__name__} does not declare how its data are distributed; pass "
                 'family=, such as pf.families.Location(), or window=None with term="pathwise".'
             )
         return found
@@ -225,13 +227,13 @@ class Performative(AbstractEstimator[Watch | None]):
     def _reaction(
         self, window: Window, seen: Experience, here: Array, f: Array, local: Local
     ) -> tuple[Float[Array, "m d"], Float[Array, ""], Array]:
-        """df/dtheta, how far past models reach around the present one, and whether there are enough of them."""
+        """df/dtheta, how far past models spread around the current one, and whether there are enough of them."""
         rows = window.differences(here, f)
         moments = Moments.of(*rows)
         jacobian, reach = moments.jacobian(self.rtol)
         ready = window.count > len(window.models)
         if "reaction" in local.broadcast.extra:
-            # Without the batch at hand: chance in it would enter both the slope and s.
+            # Excludes the current batch: its noise would enter both the slope and s.
             jacobian, ready = local.broadcast.extra["reaction"].choose(seen, ready, self.rtol)
         return jacobian, reach, ready
 
@@ -250,7 +252,7 @@ class Performative(AbstractEstimator[Watch | None]):
 def _mean_product(
     each: Float[Array, " n"], rows: Float[Array, "n m"], mask: Bool[Array, " n"] | None
 ) -> Float[Array, " m"]:
-    """Mean of each_j rows_j over the rows that count, as one matrix product."""
+    """Mean of each_j rows_j over the unmasked rows, as one matrix product."""
     if mask is not None:
         each, rows = jnp.where(mask, each, 0), jnp.where(mask[:, None], rows, 0)
     count = each.shape[0] if mask is None else jnp.maximum(jnp.sum(mask), 1).astype(each.dtype)
@@ -258,7 +260,7 @@ def _mean_product(
 
 
 def _through_samples(theta: Theta, batch: Batch, local: Local) -> PyTree:
-    """(dz/dtheta)^T dl/dz for each sample, by differentiating the population's own map, its world settled."""
+    """(dz/dtheta)^T dl/dz for each sample, by differentiating the population's own map with its world settled."""
 
     def one(u: Noise, z: Sample) -> Theta:
         floating, rest = eqx.partition(z, eqx.is_inexact_array)

@@ -1,4 +1,4 @@
-"""Learn from a few deployments how the data follow the model, then minimize the risk that this predicts."""
+"""Learn from a few deployments how the data follow the model, then minimize the predicted risk."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ from performative.types import Batch, Estimate, Local, Loss, Noise, Sample, Scen
 
 
 class Fit(eqx.Module):
-    """Means of features and samples over deployments, and their moments about them."""
+    """Means of features and samples over deployments, and their central moments."""
 
     count: Int[Array, ""]
     features: Float[Array, " p"]
@@ -27,7 +27,7 @@ class Fit(eqx.Module):
     moments: Moments
 
     def write(self, features: Float[Array, " p"], level: Float[Array, " m"]) -> "Fit":
-        """One more batch, which counts as much as each before."""
+        """Add one more batch, with the same weight as each previous one."""
         share = 1 / (self.count + 1).astype(level.dtype)
         apart, change = features - self.features, level - self.level
 
@@ -42,21 +42,21 @@ class Fit(eqx.Module):
 
 
 class PlugIn(AbstractEstimator[Fit]):
-    """Fit z = a + B phi(theta) + noise to the first deployments, then descend on the risk that it predicts.
+    """Fit z = a + B phi(theta) + noise to the first deployments, then descend on the predicted risk.
 
         v = 0                                                                   in the first `deployments` rounds
         v = d/dtheta mean_j l(theta; z_j + B (phi(theta) - phi(deployed)))      from then on
 
-    B is least squares over what was deployed, on the client; samples that arrive are moved to where the fit says that
-    they would be. Without noise it is exact for a linear reaction after d + 1 deployments that span the space, as
-    `pf.Explore(radius, pairs=False, directions="axes", rounds=d + 1)` makes them; nothing needs to be deployed after
-    that. It goes to the optimal point of the fitted reaction, which is not that of the people where phi is wrong: the
-    price of a model, against that of a search without one (`ZerothOrder`). Lin and Zrnic 2024.
+    B is the client's least-squares fit over deployed models; new samples are moved to where the fit predicts them.
+    Without noise it is exact for a linear reaction after d + 1 deployments that span the space, such as those of
+    `pf.Explore(radius, pairs=False, directions="axes", rounds=d + 1)`; no further exploration is needed. It converges
+    to the optimal point of the fitted reaction, which is not the true one if phi is misspecified: the cost of using a
+    model, compared with a model-free search (`ZerothOrder`). Lin and Zrnic 2024.
 
     Args:
-        deployments: rounds that the fit is made of
-        features: phi, from a model to a vector; None for its entries themselves. Leave some out, or bend them, for a
-            reaction that is mis-specified
+        deployments: rounds used for the fit
+        features: phi, from a model to a vector; None for its entries themselves. Drop or transform some to study a
+            misspecified reaction
 
     Example:
 
@@ -83,7 +83,7 @@ class PlugIn(AbstractEstimator[Fit]):
         p = jax.eval_shape(self._features, theta).size
         if self.deployments < p + 1:
             raise ValueError(
-                f"PlugIn(deployments={self.deployments}) cannot fit a level and {p} slopes; give {p + 1} or more."
+                f"PlugIn(deployments={self.deployments}) cannot fit a level and {p} slopes; use {p + 1} or more."
             )
 
     def init(self, theta: Theta, population: AbstractPopulation, loss: Loss) -> Fit:
@@ -115,7 +115,7 @@ class PlugIn(AbstractEstimator[Fit]):
 
 
 def _numbers(z: Sample) -> tuple[Array, Callable[[Array], Sample]]:
-    """The numbers of a sample that can move, and the sample with others in their place."""
+    """The floats of a sample, and a function that rebuilds the sample from new ones."""
     floating, rest = eqx.partition(z, eqx.is_inexact_array)
     flat, back = ravel_pytree(floating)
     return flat, lambda moved: eqx.combine(back(moved), rest)

@@ -28,12 +28,12 @@ class Preconditioned(AbstractWrapper[Optimized[Memory]]):
 
     Args:
         tx: one of `pf.optimizers`, or an optax transformation without learning rate (see `FromOptax`)
-        reset: start the optimizer anew each round (the default, as FedNova's analysis has it), or keep its state
-            between the client's rounds
+        reset: reset the optimizer each round (the default, as in FedNova's analysis), or keep its state between the
+            client's rounds
 
-    `Nova` makes up for unequal work by what tx makes of a gradient of 1: exact for momentum, which is linear; for
-    adaptive rules, which divide by the size of gradients, the part that depends on the number of steps only. With
-    reset=False it counts as if such gradients had come for long (for Adagrad, whose steps shrink for ever, as at its
+    `Nova` corrects for unequal work by the response of tx to a gradient of 1: exact for momentum, which is linear; for
+    adaptive rules, which divide by the size of gradients, only the part that depends on the number of steps. With
+    reset=False the response is that after many such gradients (for Adagrad, whose steps keep shrinking, that at its
     start). Wang et al. 2020, 2021.
     """
 
@@ -50,7 +50,7 @@ class Preconditioned(AbstractWrapper[Optimized[Memory]]):
         check_flags("Preconditioned", reset=self.reset)
 
     def bound(self) -> Bound:
-        return bound_of(self.inner)  # what is done to a noisy direction looks at no data
+        return bound_of(self.inner)  # processing a noisy direction reads no data
 
     def init(self, theta: Theta, population: AbstractPopulation, loss: Loss) -> Optimized[Memory]:
         return Optimized(self.tx.start(theta), self.inner.init(theta, population, loss))
@@ -69,7 +69,7 @@ class Preconditioned(AbstractWrapper[Optimized[Memory]]):
         fresh, state = self.tx.start(local.broadcast.theta), memory.state
         if self.reset:
             state = fresh
-        else:  # a broken round would spoil every later one
+        else:  # a non-finite round would corrupt all later ones
             sound = all_finite((upload.delta, state))
             state = jax.tree.map(lambda new, old: jnp.where(sound, old, new), fresh, state)
         return extra, Optimized(state, inside)

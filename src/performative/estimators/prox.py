@@ -1,4 +1,4 @@
-"""Local steps that do not stray far from where they began."""
+"""Local steps that stay close to their starting point."""
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +13,9 @@ from performative.types import Batch, Estimate, Local, Memory, Noise, Numbers, T
 class Prox(AbstractWrapper[Memory]):
     """v = inner's + mu (theta - theta_0),      theta_0 the model that the round began with
 
-    The gradient of the local loss plus mu |theta - theta_0|^2 / 2. Li et al. 2020 (FedProx). It bounds the drift of
-    many local steps and does not remove it: with unequal work or unequal clients the point that it settles at moves
-    as FedAvg's does, by less. `Nova` around the mean makes up for unequal work.
+    The gradient of the local loss plus mu |theta - theta_0|^2 / 2. Li et al. 2020 (FedProx). It bounds client drift but
+    does not remove it: with unequal work or heterogeneous clients its fixed point moves as FedAvg's does, but less.
+    `Nova` around the mean corrects for unequal work.
     """
 
     references = ("li2020fedprox",)
@@ -31,7 +31,7 @@ class Prox(AbstractWrapper[Memory]):
         check_rule("Prox", "must not be negative", mu=self.mu)
 
     def bound(self) -> Bound:
-        return bound_of(self.inner)  # what is done to a noisy direction looks at no data
+        return bound_of(self.inner)  # processing a noisy direction reads no data
 
     def estimate(self, noise: Noise, theta: Theta, batch: Batch, local: Local, memory: Memory) -> Estimate[Memory]:
         out = self.inner.estimate(noise, theta, batch, local, memory)

@@ -1,4 +1,4 @@
-"""The gradient under the worst law near the data."""
+"""The gradient under the worst-case distribution near the data."""
 
 from collections.abc import Callable
 
@@ -13,12 +13,12 @@ from performative.estimators.base import AbstractEstimator
 from performative.estimators.minibatch import batch_gradient, count_samples
 from performative.types import Batch, Estimate, Local, Noise, Numbers, Theta, number
 
-# Halvings of the interval of logarithms in which the multiplier lies: to one part in 1e9.
+# Bisections of the log-interval that contains the multiplier: to one part in 1e9.
 _HALVINGS = 40
 
 
 class Robust(AbstractEstimator[None]):
-    """v = sum_j w_j grad l(theta; z_j), w the worst weights within a ball around those of the batch.
+    """v = sum_j w_j grad l(theta; z_j), w the worst-case weights within a ball around those of the batch.
 
         w = argmax of sum_j w_j l(theta; z_j) over D(w, 1/n) <= radius
         "kl":    D = sum_j w_j log(n w_j),               w_j ~ exp(l_j / lam)
@@ -26,10 +26,10 @@ class Robust(AbstractEstimator[None]):
 
     The gradient of the robust risk of the batch (by Danskin's theorem). For the loss theta z of z ~ N(mu, s^2) the KL
     ball's risk is theta mu + |theta| s sqrt(2 radius); a chi2 ball adds sqrt(2 radius) standard deviations of the loss,
-    as long as that leaves no weight below 0. A batch of n says nothing of laws beyond log(n), or (n - 1)/2: there all
-    weight goes to the largest loss. With data that react, plain steps settle where the model is best against the worst
-    law near the one that it brings about. Duchi and Namkoong 2021; Xue and Sun 2024. It does not take away the bias of
-    small batches: their worst weights are milder than those of the law.
+    as long as no weight falls below 0. A batch of n cannot represent distributions beyond radius log(n), or (n - 1)/2:
+    there all weight goes to the largest loss. With reacting data, plain steps converge to a model that is optimal
+    against the worst distribution near the one it induces. Duchi and Namkoong 2021; Xue and Sun 2024. It does not
+    remove the bias of small batches: their worst-case weights are milder than those of the population.
 
     Args:
         radius: of the ball; 0 is the plain gradient
@@ -71,7 +71,7 @@ class Robust(AbstractEstimator[None]):
 def worst_weights(
     loss: Float[Array, " n"], real: Bool[Array, " n"], radius: Float[Array, ""], divergence: str
 ) -> Float[Array, " n"]:
-    """The weights w, which sum to one over the rows that are real and are 0 elsewhere."""
+    """The weights w, which sum to one over the real rows and are 0 elsewhere."""
     real = real & jnp.isfinite(loss)
     low, high = (pick(jnp.where(real, loss, fill)) for pick, fill in ((jnp.min, jnp.inf), (jnp.max, -jnp.inf)))
     spread = high - low
@@ -81,7 +81,9 @@ def worst_weights(
     def by_kl(t: Array) -> Array:
         return _parts(jnp.where(real, jnp.exp(x / jnp.exp(t)), 0))
 
-    def by_chi2(t: Array) -> Array:  # the height above which losses count; beyond the smallest it only evens them out
+    def by_chi2(
+        t: Array,
+    ) -> Array:  # the threshold above which losses count; beyond the smallest it only evens the weights
         return _parts(jnp.where(real, jnp.maximum(x + jnp.exp(t), 0), 0))
 
     def kl(w: Array) -> Array:
@@ -96,7 +98,7 @@ def worst_weights(
 
 
 def _level(too_far: Callable[[Array], Array], dtype: jnp.dtype) -> Array:
-    """The t at which what falls with t has come down far enough, by halving."""
+    """The smallest t at which `too_far`, decreasing in t, is False, by bisection."""
 
     def halve(_: Array | int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         middle = (ends[0] + ends[1]) / 2

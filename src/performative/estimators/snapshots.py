@@ -1,4 +1,4 @@
-"""Steps on the data that people gave under the last few models, not under the last one alone."""
+"""Steps on data collected under the last few models, not only the last one."""
 
 import equinox as eqx
 import jax
@@ -16,7 +16,7 @@ from performative.types import Batch, Estimate, Local, Loss, Noise, Numbers, Sce
 
 
 class Kept(eqx.Module):
-    """Rows of the last k data sets, the newest first, which of them there are, and the model that it came under."""
+    """Rows of the last k data sets, newest first, which of them are filled, and the model of the newest."""
 
     z: PyTree
     there: Bool[Array, "k rows"]
@@ -24,22 +24,22 @@ class Kept(eqx.Module):
 
 
 class Snapshots(AbstractEstimator[Kept]):
-    """The gradient over the last k data sets, each gathered under another deployed model.
+    """The gradient over the last k data sets, each collected under a different deployed model.
 
-        v = sum_j w_j mean over S_j of grad l(theta; z),   S_0 the batch at hand, S_j, j = 1 .. k-1, from D(theta_{t-j})
+        v = sum_j w_j mean over S_j of grad l(theta; z),   S_0 the current batch, S_j, j = 1 .. k-1, from D(theta_{t-j})
 
-    A data set begins when another model is deployed; the client keeps the first `rows` samples of each. While there are
-    fewer than k data sets, the weights of those there are count, as parts of one. With steps that go to the minimum it
-    is `repeated_risk_minimization` on k data sets: for data with mean m + eps theta and the squared loss
+    A data set begins when a new model is deployed; the client keeps the first `rows` samples of each. While there are
+    fewer than k data sets, their weights are renormalized. With steps to the minimum it is `repeated_risk_minimization`
+    on k data sets: for data with mean m + eps theta and the squared loss
 
         theta_{t+1} = m + eps sum_j w_j theta_{t-j},     which converges iff -k < eps < 1 for equal w_j,
 
-    while k = 1, plain retraining, needs |eps| < 1. Khorsandi et al. 2025. It does not help where eps >= 1.
+    while k = 1, plain retraining, needs |eps| < 1. Khorsandi et al. 2025. It does not help if eps >= 1.
 
     Args:
-        k: data sets
+        k: number of data sets
         rows: samples of each that a client keeps
-        weights: w_j, [k], the newest first; None for equal ones
+        weights: w_j, [k], newest first; None for equal weights
 
     Example:
 
@@ -98,7 +98,7 @@ class Snapshots(AbstractEstimator[Kept]):
 
 
 def _begun(z: PyTree, there: Array, new: Bool[Array, ""]) -> tuple[PyTree, Array]:
-    """The data sets moved on by one, where a new one begins."""
+    """The data sets shifted by one, if a new one begins."""
 
     def moved(leaf: Array) -> Array:
         return jnp.where(new, jnp.concatenate([jnp.zeros_like(leaf[:1]), leaf[:-1]]), leaf)
@@ -107,9 +107,9 @@ def _begun(z: PyTree, there: Array, new: Bool[Array, ""]) -> tuple[PyTree, Array
 
 
 def _filled(z: PyTree, there: Array, batch: Batch) -> tuple[PyTree, Array]:
-    """The newest data set with the rows of a batch behind those that it has, as long as there is room."""
+    """The newest data set with the rows of a batch appended, as long as there is room."""
     real = jnp.ones(batch.rows, bool) if batch.mask is None else batch.mask
     place = jnp.sum(there[0], dtype=jnp.int32) + jnp.cumsum(real, dtype=jnp.int32) - 1
-    place = jnp.where(real, place, there.shape[1])  # out of reach: dropped
+    place = jnp.where(real, place, there.shape[1])  # out of range: dropped
     rows = jax.tree.map(lambda all_, new: all_.at[0, place].set(new.astype(all_.dtype), mode="drop"), z, batch.z)
     return rows, there.at[0, place].set(True, mode="drop")

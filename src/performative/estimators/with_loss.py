@@ -1,4 +1,4 @@
-"""Clients that tell how badly the model serves them."""
+"""Clients that report their loss."""
 
 from typing import Generic
 
@@ -22,8 +22,8 @@ class Heard(eqx.Module, Generic[Memory]):
 class WithLoss(AbstractWrapper[Heard[Memory]]):
     """Send F_i, the mean loss of the round's first batch at the server's model, beside the update.
 
-    Servers that weigh clients by their losses need it: `QFair` and `Agnostic`. The direction is `inner`'s. F_i goes
-    past the channel, so that no noise covers it.
+    Servers that weight clients by their losses need it: `QFair` and `Agnostic`. The direction is `inner`'s. F_i
+    bypasses the channel, so no noise protects it.
 
     Example:
 

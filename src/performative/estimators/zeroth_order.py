@@ -1,4 +1,4 @@
-"""Gradients of the performative risk from losses alone, seen under models that were deployed for it."""
+"""Gradients of the performative risk from losses alone, observed under deployed perturbations."""
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ from performative.types import Batch, Estimate, Local, Loss, Noise, Theta, maske
 
 
 class Seen(eqx.Module):
-    """The model that was shown last, the sum of the losses under it, over how many steps, and in which round."""
+    """The last deployed model, the sum of the losses under it, the number of steps, and the round."""
 
     model: Float[Array, " d"]
     loss: Float[Array, ""]
@@ -23,17 +23,17 @@ class Seen(eqx.Module):
 
 
 class ZerothOrder(AbstractEstimator[Seen | None]):
-    """A direction from the losses of deployed models, whatever people do to make them.
+    """A direction from the losses of deployed models, whatever the reaction of the data.
 
         two points:  v = d (L(theta+) - L(theta-)) s / |s|^2,     s = theta+ - theta-,    in every second round
         one point:   v = d L(theta+) s / |s|^2,                   s = theta+ - theta,     in every round
 
-    L is the mean loss of the batch at the model that its people met: the performative risk. `pf.Explore` deploys
-    theta+- = theta +- radius u, u on the unit sphere; then v is unbiased where the performative risk is quadratic, at
-    any radius, and else for the risk in the mean over a ball of that radius. A round is a deployment, and counts as
-    one. With one point v has a variance of the order of (d L / radius)^2, however large the batch. A client that was
-    absent when the first of two models was shown says nothing under the second.
-    Flaxman, Kalai and McMahan 2005; Agarwal, Dekel and Xiao 2010; in performative prediction Miller et al. 2021.
+    L is the mean loss of the batch at the model its people saw: the performative risk. `pf.Explore` deploys theta+- =
+    theta +- radius u, u on the unit sphere; then v is unbiased at any radius if the performative risk is quadratic, and
+    otherwise for the risk averaged over a ball of that radius. A round is a deployment, and counts as one. With one
+    point the variance of v is of order (d L / radius)^2, however large the batch. A client that was absent when the
+    first of two models was deployed contributes nothing under the second. Flaxman, Kalai and McMahan 2005; Agarwal,
+    Dekel and Xiao 2010; in performative prediction Miller et al. 2021.
 
     Example:
 
@@ -83,6 +83,6 @@ class ZerothOrder(AbstractEstimator[Seen | None]):
 
 
 def _along(s: Float[Array, " d"], rise: Float[Array, ""]) -> Float[Array, " d"]:
-    """d rise s / |s|^2; 0 where nothing was moved."""
+    """d rise s / |s|^2; 0 if s is 0."""
     length = jnp.sum(jnp.square(s))
     return len(s) * rise * jnp.where(length > 0, s / jnp.where(length > 0, length, 1), 0)

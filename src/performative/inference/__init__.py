@@ -1,4 +1,4 @@
-"""After a run: how well is the stable point known, and the risk there?"""
+"""After a run: how precisely are the stable point and the risk there known?"""
 
 from performative.inference.asking import confidence
 from performative.inference.outcome import Confidence, Interval

@@ -1,4 +1,4 @@
-"""Intervals from what was recorded, and nothing else."""
+"""Intervals from the records of a run alone."""
 
 import dataclasses
 from collections.abc import Callable
@@ -20,7 +20,7 @@ METHODS = ("plug-in", "batch means", "autoregression")
 
 
 def alone(history: Recorded, level: float = 0.95, method: str | None = None) -> Confidence:
-    """Of a run by its records alone, see `pf.confidence`."""
+    """Confidence intervals of a run from its records alone, see `pf.confidence`."""
     check_level(level)
     spread, shape = spread_of(history, method)
     notes = (*doubts_of(history), *spread.doubts)
@@ -28,7 +28,7 @@ def alone(history: Recorded, level: float = 0.95, method: str | None = None) -> 
 
 
 def spread_of(history: Recorded, method: str | None) -> tuple[Spread, Shape]:
-    """By batch means, or by an autoregression where that is asked for."""
+    """By batch means, or by an autoregression if requested."""
     x, shape = settled_rows(history)
     if method == "autoregression":
         check_every_round(history)
@@ -48,9 +48,9 @@ def settled_rows(history: Recorded) -> tuple[np.ndarray, Shape]:
     x, shape = rows_of(history.theta)
     good = settled(history) & np.all(np.isfinite(x), axis=(1, 2))
     if not np.any(settled(history)):
-        raise ValueError("confidence: every repeat diverged, so that there is nothing to estimate.")
+        raise ValueError("confidence: every repeat diverged, so there is nothing to estimate.")
     if not np.array_equal(good, settled(history)):
-        raise ValueError("confidence: history.theta must hold finite numbers in repeats that did not diverge.")
+        raise ValueError("confidence: history.theta must be finite in repeats that did not diverge.")
     return x[good], shape
 
 
@@ -70,7 +70,7 @@ def for_all(spread: Spread, history: Recorded) -> Spread:
 
 
 def recorded_risk(history: Recorded, level: float) -> Interval | None:
-    """The mean performative risk of deployed models, where it was recorded often enough for batch means."""
+    """The mean performative risk of deployed models, if it was recorded often enough for batch means."""
     risks = history.risks.get("performative_risk")
     if risks is None:
         return None
@@ -85,7 +85,7 @@ def recorded_risk(history: Recorded, level: float) -> Interval | None:
 
 
 def told(found: Confidence) -> Confidence:
-    """The same, with a warning where something speaks against it."""
+    """The same, with a warning if something speaks against it."""
     if found.notes:
         warn("interval-in-doubt", f"confidence: {' '.join(found.notes)}")
     return found
@@ -103,4 +103,4 @@ def check_method(method: str | None) -> None:
 
 def check_every_round(history: Recorded) -> None:
     if np.any(np.diff(history.rounds) != 1):
-        raise ValueError("confidence: an autoregression takes the models of every round; record with every=1.")
+        raise ValueError("confidence: an autoregression needs the models of every round; record with every=1.")

@@ -1,4 +1,4 @@
-"""`confidence`: which method, and what it cannot vouch for."""
+"""`confidence`: chooses the method and states its caveats."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ from performative.populations import AbstractPopulation
 from performative.problem import Problem
 from performative.types import as_numbers
 
-# Repeats, and records of each, that are looked at for the edge of a domain.
+# The most repeats, and records of each, that are checked for the boundary of a domain.
 _LOOKS = 100
 
 
@@ -44,27 +44,27 @@ def confidence(
     *,
     method: str | None = None,
 ) -> Confidence:
-    """Confidence intervals for the stable point from one run, for each repeat of it.
+    """Compute confidence intervals for the stable point from one run, for each of its repeats.
 
     Args:
         history: of `pf.run`, with its models recorded; or the models of retraining, [repeats, deployments + 1, ...] per
             leaf, the start first, each fitted to a finite sample of the data under the one before it
-        level: the share of runs whose interval holds the truth, for each number by itself
-        problem: what the run was about: adds intervals for the risk at the stable point and its gap to the optimal one
-        algorithm: with `problem`, what was run: intervals by the plug-in
+        level: the share of runs whose interval covers the truth, for each number separately
+        problem: the problem of the run: adds intervals for the risk at the stable point and its gap to the optimal one
+        algorithm: with `problem`, the algorithm of the run: intervals by the plug-in
         method: "plug-in" (averaged iterates with the problem's curvature and noise), "batch means" (of the averaged
-            iterates, from their own variation) or "autoregression" (of successive models); None takes the plug-in
-            where problem and algorithm are given and it knows them, else batch means; of a sequence of models the
-            last one
+            iterates, from their own variation) or "autoregression" (of successive models); None uses the plug-in
+            if problem and algorithm are given and it covers them, else batch means; for a sequence of models the
+            autoregression
 
-    The estimate is the mean of the models after the first quarter of the run, for the plug-in made free of its known
-    bias. Batch means need no more than the records, and a constant rate; the plug-in covers falling rates, short runs,
-    local steps, partial participation and unequal weights. Neither knows of what moves the run away from the stable
-    point (clipping, robust rules, clients that are heard too often), nor of people who are not those of the problem:
-    `Confidence.notes` says what is known to be so, with a warning.
+    The estimate is the mean of the models after the first quarter of the run, corrected for its known bias by the
+    plug-in. Batch means need only the records, and a constant rate; the plug-in covers decaying rates, short runs,
+    local steps, partial participation and unequal weights. Neither accounts for what moves the run away from the
+    stable point (clipping, robust rules, overrepresented clients), nor for people who are not those of the problem:
+    `Confidence.notes` lists what is known, with a warning.
 
-    With the problem given, PR and theta_PO are taken from it, and the point itself could be solved for
-    (`pf.stable_point`): the interval says what the run by itself has found out about it.
+    If the problem is given, PR and theta_PO are taken from it, and the point itself could be solved for
+    (`pf.stable_point`): the interval says what the run alone reveals about it.
 
     Example:
 
@@ -84,7 +84,7 @@ def confidence(
             raise ValueError("confidence: a sequence of models has no algorithm, and its method is 'autoregression'.")
         return _of_models(history, level, problem)
     if algorithm is not None and problem is None:
-        raise ValueError("confidence: algorithm needs problem beside it.")
+        raise ValueError("confidence: algorithm needs problem too.")
     if method == "plug-in" and (problem is None or algorithm is None):
         raise ValueError("confidence: method='plug-in' needs problem and algorithm.")
     if problem is None:
@@ -101,7 +101,7 @@ def _of_run(
         check_same(history, problem, algorithm)
         why = unknown(problem, algorithm, x.shape[2])
         if why is not None and method == "plug-in":
-            raise ValueError(f"confidence: the plug-in does not know {why}; take method='batch means'.")
+            raise ValueError(f"confidence: the plug-in does not support {why}; use method='batch means'.")
     exact = algorithm is not None and method in (None, "plug-in") and why is None
     doubts = _of_people(problem)
     if exact and algorithm is not None:
@@ -115,7 +115,7 @@ def _of_run(
 
 
 def _of_models(models: Any, level: float, problem: Problem | None) -> Confidence:
-    """Of sequences of retrained models."""
+    """Intervals from sequences of retrained models."""
     leaves = [np.asarray(as_numbers(leaf)) for leaf in jax.tree.leaves(models)]
     if not leaves or any(leaf.dtype.kind not in "iuf" or leaf.ndim < 2 for leaf in leaves):
         raise ValueError(
@@ -123,13 +123,13 @@ def _of_models(models: Any, level: float, problem: Problem | None) -> Confidence
             f"(models[None] for one sequence); got {type(models).__name__}."
         )
     if len({leaf.shape[:2] for leaf in leaves}) > 1 or not all(np.all(np.isfinite(leaf)) for leaf in leaves):
-        raise ValueError("confidence: models of retraining must be finite, and all leaves must have as many of them.")
+        raise ValueError("confidence: models of retraining must be finite, with the same number in all leaves.")
     x, shape = rows_of(models)
     doubts = [] if problem is None else [*_of_people(problem), *_at_edge(problem, shape, x[:, 1:])]
     if problem is not None and not declared(problem.loss, "affine_gradient"):
         doubts.append(
-            "how far each fit is itself off on its rows (for a penalty or a curved loss about one over their number) "
-            "is not in the interval: models that were fitted to few rows are covered less often."
+            "the interval ignores the bias of each fit on its rows (for a penalty or a nonlinear gradient about one "
+            "over their number): coverage is lower for models fitted to few rows."
         )
     return _finished(autoregression(x), shape, level, problem, doubts)
 
@@ -141,29 +141,29 @@ def _finished(spread: Spread, shape: Shape, level: float, problem: Problem | Non
     first = jax.tree.map(lambda leaf: leaf[0], shape(np.nan_to_num(spread.center)))
     risk, gap = risk_and_gap(problem, spread, level, first)
     if gap is None:
-        notes += ("no optimal point was found, hence no gap to it.",)
+        notes += ("no optimal point was found, so there is no gap to it.",)
     return told(intervals(spread, level, shape, risk=risk, gap=gap, notes=notes))
 
 
 def _of_people(problem: Problem) -> list[str]:
-    """What the people of a problem speak against; refused where there is nothing to estimate."""
+    """Doubts due to the people of a problem; refused if there is nothing to estimate."""
     population = problem.population
     if population.reads_time:
-        text = "confidence: the data change by themselves, so that there is no point to be known; see problem.at(time)."
+        text = "confidence: the data change by themselves, so there is no fixed stable point; see problem.at(time)."
         raise ValueError(coded("target-moves", text))
     if any(part.infinite_variance for part in chain(population, AbstractPopulation)):
-        text = "confidence: samples have no variance, so that no mean of models has a standard error."
+        text = "confidence: samples have infinite variance, so a mean of models has no standard error."
         raise ValueError(coded("no-variance", text))
     if population.clean is not population:
         return [
-            "some samples are outliers: the interval is for the stable point of the data as they come, not of the "
+            "some samples are outliers: the interval is for the stable point of the contaminated data, not of the "
             "people without them."
         ]
     return []
 
 
 def _at_edge(problem: Problem, shape: Shape, x: np.ndarray) -> list[str]:
-    """Whether models [repeats, records, d] were held by the edge of the domain: a step outward is taken back."""
+    """Whether models [repeats, records, d] lie on the boundary of the domain: a step outward is projected back."""
     domain = problem.domain
     if domain is None:
         return []
@@ -177,4 +177,4 @@ def _at_edge(problem: Problem, shape: Shape, x: np.ndarray) -> list[str]:
     share = float(np.mean(np.any(moved, axis=0)))
     if share == 0:
         return []
-    return [f"{100 * share:.2g} % of models lie on the edge of the domain, which draws their mean inward."]
+    return [f"{100 * share:.2g} % of models lie on the boundary of the domain, which biases their mean inward."]

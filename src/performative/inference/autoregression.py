@@ -1,23 +1,23 @@
-"""Retraining on finite samples: the point that a sequence of fitted models is drawn to, from the models alone."""
+"""Retraining on finite samples: the point that a sequence of fitted models converges to, from the models alone."""
 
 import numpy as np
 
 from performative.inference.outcome import Spread, share_of
 
-# Deployments for each number that is fitted, and times in which an error is forgotten, below which a fit is not to be
-# relied on: intervals at 95 % then hold the truth in less than 94 % of runs.
+# Deployments per fitted number, and relaxation times, below which a fit is unreliable: 95 % intervals then cover the
+# truth in less than 94 % of runs.
 _EACH, _TIMES = 20, 40.0
 
 
 def autoregression(x: np.ndarray) -> Spread:
-    """Where theta_{t+1} = a + M theta_t + noise settles, from models [repeats, T + 1, d], the start first.
+    """The fixed point of theta_{t+1} = a + M theta_t + noise, from models [repeats, T + 1, d], the start first.
 
         theta_PS = (I - M)^-1 a,    cov = (I - M)^-1 Sigma (I - M)^-T  v^T (X^T X)^-1 v,    v = (1, theta_PS)
 
-    a and M by least squares, Sigma from the residuals. M is what retraining makes of a small change of the deployed
-    model; least squares shrinks it, which is made up for to first order (Nicholls and Pope 1988). With n rows a
-    deployment Sigma is what n rows leave open, so n need not be known. A fit that is itself biased on few rows (by
-    about 1 / n: a penalty, a nonlinear loss) draws retraining to another point, which the models do not show.
+    a and M by least squares, Sigma from the residuals. M is the response of retraining to a small change of the
+    deployed model; least squares shrinks it, which is corrected to first order (Nicholls and Pope 1988). With n rows
+    per deployment Sigma is the sampling noise of n rows, so n need not be known. A fit that is biased on few rows (by
+    about 1 / n: a penalty, a nonlinear loss) makes retraining converge to another point, which the models do not show.
     """
     count, d = x.shape[1:]
     T = count - 1
@@ -42,19 +42,17 @@ def autoregression(x: np.ndarray) -> Spread:
     covariance = inverse @ sigma @ np.swapaxes(inverse, 1, 2) * size[:, None, None]
     doubts = []
     if np.any(grows):
-        doubts.append(
-            f"in {share_of(grows)} retraining has not settled: an error grows from one deployment to the next."
-        )
+        doubts.append(f"in {share_of(grows)} retraining has not settled: errors grow from one deployment to the next.")
     if np.any(few):
         doubts.append(
             f"in {share_of(few)} the run is too short: {T} deployments are few for {d + 1} numbers and for an "
-            f"error of which {np.median(most):.2g} is kept from one to the next. The interval may be off."
+            f"error that each deployment multiplies by {np.median(most):.2g}. The interval may be off."
         )
     return Spread(middle[:, 0] + away, covariance, float(T - d - 1), T, "autoregression", tuple(doubts))
 
 
 def _shrunk(M: np.ndarray, sigma: np.ndarray) -> np.ndarray:
-    """T times what least squares takes from M, to first order; in one dimension 1 + 3 M.
+    """T times the downward bias of least squares in M, to first order; in one dimension 1 + 3 M.
 
     Sigma [(I - M')^-1 + M' (I - M'^2)^-1 + sum_l l (I - l M')^-1] Gamma^-1 over the eigenvalues l of M, Gamma the
     covariance of the models: Nicholls and Pope 1988.

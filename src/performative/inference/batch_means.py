@@ -1,14 +1,14 @@
-"""Batch means: how an average of correlated records varies, from the averages of its parts."""
+"""Batch means: the variance of an average of correlated records, from the averages of its parts."""
 
 import numpy as np
 
 from performative.inference.outcome import Spread, share_of
 
-# Parts that a run is cut into: Student's interval with so many less one degrees of freedom.
+# Number of batches: Student's interval with one degree of freedom less.
 BATCHES = 20
-# A run of fewer correlation times than this is too short: the corrected variance of its batches is no longer right.
+# A run of fewer correlation times than this is too short for the corrected variance of its batches to be accurate.
 _TIMES = 100.0
-# Numbers that are worked on at once.
+# Numbers processed at once.
 _NUMBERS = 1 << 22
 
 
@@ -17,17 +17,17 @@ def batch_means(x: np.ndarray) -> Spread:
 
         cov = (1 / B) S c,    S = sum_k (m_k - m)(m_k - m)^T / (B - 1),    c = (1 - a / n) / (1 - a (B + 1) / n)
 
-    m_k is the mean of batch k. Neighboring batches are correlated, so that they lie closer together than independent
-    ones. For autocorrelations rho^k and a = 2 sum_k k rho^k / (1 + 2 sum_k rho^k) = 2 rho / (1 - rho^2), c makes the
-    mean of S right up to terms of exp(-L / a). Chen, Lee, Tong and Zhang 2020 have batches of growing length, for rates
-    that fall; these are for constant ones.
+    m_k is the mean of batch k. Neighboring batches are correlated, so they lie closer together than independent ones.
+    For autocorrelations rho^k and a = 2 sum_k k rho^k / (1 + 2 sum_k rho^k) = 2 rho / (1 - rho^2), c makes the mean of
+    S correct up to terms of exp(-L / a). Chen, Lee, Tong and Zhang 2020 use batches of growing length, for decaying
+    rates; these are for constant ones.
     """
     repeats, n, d = x.shape
     length = n // BATCHES
     if length < 2:
         raise ValueError(
             f"confidence: {n} records after the first quarter of the run are too few for {BATCHES} batches; run for "
-            "longer, record more often, or give problem and algorithm."
+            "longer, record more often, or pass problem and algorithm."
         )
     x = x[:, n - length * BATCHES :]
     n = length * BATCHES
@@ -36,7 +36,7 @@ def batch_means(x: np.ndarray) -> Spread:
     away = means - center[:, None]
     S = np.einsum("rkj,rkl->rjl", away, away) / (BATCHES - 1)
     times = correlation_time(x - center[:, None])
-    # 1 + 2 sum_k rho^k = (1 + rho) / (1 - rho) is solved for rho.
+    # Solve 1 + 2 sum_k rho^k = (1 + rho) / (1 - rho) for rho.
     reach = np.minimum((times**2 - 1) / (2 * times), n / (2.0 * (BATCHES + 1)))
     c = np.sqrt((1 - reach / n) / (1 - reach * (BATCHES + 1) / n))
     covariance = S / BATCHES * c[:, :, None] * c[:, None, :]
@@ -44,8 +44,8 @@ def batch_means(x: np.ndarray) -> Spread:
     doubts: tuple[str, ...] = ()
     if np.any(short):
         doubts = (
-            f"in {share_of(short)} the run is too short: its records are like {np.min(n / times):.0f} independent "
-            f"ones, fewer than {_TIMES:.0f}, so that batches are still correlated and the start may not be "
+            f"in {share_of(short)} the run is too short: its records are worth {np.min(n / times):.0f} independent "
+            f"ones, fewer than {_TIMES:.0f}, so batches are still correlated and the start may not be "
             "forgotten. The interval may be too narrow.",
         )
     return Spread(center, covariance, BATCHES - 1.0, n, "batch means", doubts)

@@ -1,4 +1,4 @@
-"""How a mean of recorded models varies, where each round is a linear map with noise: exactly, round by round.
+"""The variance of a mean of recorded models if each round is a linear map with noise: exact, round by round.
 
 client i:  delta_i = A_i u - b_i + noise_i,      u' = u + sum_i w_i delta_i,      u = theta - theta_PS
 """
@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 
 class Draws(NamedTuple):
-    """Second moments of a round's weights, as `pf.participation` tells them (`WeightMoments`)."""
+    """Second moments of a round's weights, as in `pf.participation` (`WeightMoments`)."""
 
     pair: Float[Array, ""]
     own: Float[Array, " N"]
@@ -31,7 +31,7 @@ class Local(NamedTuple):
 class Average(NamedTuple):
     """A mean of recorded models: W u_0 + c on average, its covariance, and the mean covariance of one model.
 
-    B is the derivative of c by the point at which the pulls are taken.
+    B is the derivative of c with respect to the point at which the pulls are evaluated.
     """
 
     W: Float[Array, "d d"]
@@ -44,7 +44,7 @@ class Average(NamedTuple):
 class _Carry(NamedTuple):
     P: Array  # u_t on average is P u_0 + q
     q: Array
-    Q: Array  # its derivative by the point of the pulls
+    Q: Array  # its derivative with respect to the point of the pulls
     S: Array  # covariance of u_t
     D: Array  # covariance of u_t with the sum of kept models
     V: Array  # covariance of that sum
@@ -59,9 +59,9 @@ def averages(
     near: Local, start: Float[Array, "R d"], weights: Float[Array, " N"], eta: Float[Array, "T E"],
     kept: Bool[Array, " T"], draws: Draws, greedy: bool,
 ) -> Average:  # fmt: skip
-    """For each repeat, from u_0 = start [R, d]; leaves of `near` lead with R. `kept` says which rounds count.
+    """For each repeat, from u_0 = start [R, d]; leaves of `near` lead with R. `kept` marks the rounds to average.
 
-    `greedy`: each local model is deployed at once; else the model of the round's start is.
+    `greedy`: each local model is deployed immediately; otherwise the model at the start of the round is.
     """
     pair, own, square = draws
 
@@ -100,7 +100,7 @@ def averages(
 
 
 def _local(near: Local, steps: Float[Array, " E"], greedy: bool) -> tuple[Array, Array, Array]:
-    """A_i, what multiplies the pulls, and the covariance of the noise, after the local steps of one round."""
+    """A_i, the factor of the pulls, and the covariance of the noise, after the local steps of one round."""
     N, d = near.pull.shape
     eye = jnp.eye(d)
     own = near.H + near.C if greedy else near.H

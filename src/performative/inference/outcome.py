@@ -1,4 +1,4 @@
-"""What a run knows: estimates with intervals, one for each repeat."""
+"""What a run reveals: estimates with intervals, one per repeat."""
 
 import dataclasses
 from collections.abc import Callable
@@ -12,25 +12,25 @@ from performative.types import Theta
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Interval:
-    """One number of each repeat with its interval, each [repeats]."""
+    """One number per repeat with its interval, each [repeats]."""
 
     estimate: np.ndarray
     low: np.ndarray
     high: np.ndarray
 
     def covers(self, value: float) -> np.ndarray:
-        """Whether it lies inside, [repeats]."""
+        """Whether the value lies inside, [repeats]."""
         return (self.low <= value) & (value <= self.high)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Spread:
-    """An estimate of each repeat, flat, and how it varies from run to run.
+    """An estimate per repeat, flat, and its variation from run to run.
 
     Attributes:
         center: [repeats, d]; covariance: of the center, [repeats, d, d]
-        degrees: of freedom of the covariance, infinite where it is not estimated from the spread of the run
-        kept: how many records, or deployments, went into it
+        degrees: of freedom of the covariance, infinite if it is not estimated from the spread of the run
+        kept: how many records, or deployments, were used
         method: in words; doubts: why it may be off, in words
     """
 
@@ -52,24 +52,24 @@ class Spread:
 
 
 def share_of(repeats: np.ndarray) -> str:
-    """Of how many repeats something is true, in words."""
+    """The share of repeats for which something is true, in words."""
     return "every repeat" if np.all(repeats) else f"{100 * np.mean(repeats):.2g} % of repeats"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Confidence:
-    """Intervals for the stable point and what follows from it. Every repeat is a run with an interval of its own.
+    """Intervals for the stable point and what follows from it. Every repeat is a run with its own interval.
 
     Attributes:
-        level: the share of runs whose interval holds the truth; of each number by itself, not of all at once
+        level: the share of runs whose interval covers the truth; for each number separately, not for all at once
         estimate, low, high, error: of theta_PS, [repeats, ...] per leaf; `error` is the standard error. NaN in repeats
             that diverged
-        risk: of PR(theta_PS), the performative risk at the stable point; with no problem given the mean risk of the
-            models that were deployed in the second part of the run, None where that was not recorded
+        risk: of PR(theta_PS), the performative risk at the stable point; without a problem the mean risk of the
+            models deployed after the burn-in, None if that was not recorded
         gap: of PR(theta_PS) - PR(theta_PO) >= 0, what the stable point costs; None without a problem
         method: "plug-in", "batch means" or "autoregression"
-        kept: records, or deployments, that the estimate is a mean of
-        notes: why the intervals may be off, in words; empty where nothing is known against them
+        kept: number of records, or deployments, that the estimate averages
+        notes: why the intervals may be off, in words; empty if nothing is known against them
     """
 
     level: float
@@ -103,12 +103,12 @@ class Confidence:
         return "\n".join([*lines, *(f"  In doubt: {note}" for note in self.notes)])
 
 
-# Numbers of the first repeat that are printed.
+# The most numbers of the first repeat to print.
 _SHOWN = 6
 
 
 def _rows(name: str, estimate: np.ndarray, low: np.ndarray, high: np.ndarray) -> list[str]:
-    """Of the first repeat, a line a number."""
+    """One line per number, for the first repeat."""
     flat = [np.reshape(part[0], -1) for part in (estimate, low, high)]
     several = len(flat[0]) > 1
     rows = [
@@ -124,7 +124,7 @@ def _at(tree: Any, path: Any) -> Any:
 
 
 def intervals(spread: Spread, level: float, shape: Callable[[np.ndarray], Any], **more: Any) -> Confidence:
-    """Of each number by itself; `shape` makes flat rows [repeats, d] a model."""
+    """Intervals for each number separately; `shape` turns flat rows [repeats, d] into a model."""
     error = np.sqrt(np.maximum(np.einsum("rjj->rj", spread.covariance), 0.0))
     half = spread.reach(level) * error
     return Confidence(

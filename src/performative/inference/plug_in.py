@@ -22,18 +22,18 @@ from performative.solve.landscape import Landscape, survey
 from performative.solve.worlds import remembers
 from performative.types import Theta
 
-# Matrices of second derivatives by client and repeat: above, batch means are taken.
+# There is a matrix of second derivatives per client and repeat: for larger models, batch means are used.
 _LARGEST = 64
-# Derivatives that differ by less than this share are the same wherever they are taken.
+# Derivatives that differ by less than this share count as constant.
 _ALIKE = 1e-9
-# More than so many records that vary more, or less, than problem and algorithm say by this factor are told of.
+# If more than this many records vary more, or less, than problem and algorithm imply by this factor, say so.
 _RECORDS, _FACTOR = 50, 2.0
-# The weight of the start in the mean of the models, above which there is not much else in it.
+# The weight of the start in the mean of the models, above which there is little else in it.
 _START = 0.5
 
 
 def unknown(problem: Problem, algorithm: Algorithm, size: int) -> str | None:
-    """Why no linear map tells how such a run of a model of that size varies; None where one does."""
+    """Why no linear map describes the variation of such a run with a model of that size; None if one does."""
     N, E = problem.clients, algorithm.local_steps
     if size > _LARGEST:
         return f"models of {size} parameters, more than {_LARGEST}"
@@ -45,12 +45,12 @@ def unknown(problem: Problem, algorithm: Algorithm, size: int) -> str | None:
         return f"sharing={type(algorithm.sharing).__name__}"
     deploy, who = algorithm.deploy, algorithm.participation
     if not deploy.each_step and (deploy.period != 1 or deploy.lag or not deploy.is_regular):
-        return "deployment that is not that of every round"
+        return "a deployment other than every round"
     if declared(who, "weight_moments", np.asarray(problem.client_weights, np.float64)) is None:
         return f"participation={type(who).__name__}, whose weights have no known moments"
     steps = who.steps_of(N, E)
     if steps is None or np.any(steps != E):
-        return "clients that do unequal work"
+        return "clients with unequal work"
     rows = problem.population.capacity
     if rows is not None and not isinstance(declared(algorithm.batch, "sampling", rows), WithReplacement):
         return f"batch={type(algorithm.batch).__name__}, whose samples are not independent"
@@ -58,7 +58,7 @@ def unknown(problem: Problem, algorithm: Algorithm, size: int) -> str | None:
 
 
 def check_same(history: Recorded, problem: Problem, algorithm: Algorithm) -> None:
-    """Refuse another algorithm, or other clients, than those of the run."""
+    """Refuse an algorithm or clients other than those of the run."""
     config = history.meta.get("config")
     if config is not None and (other := differences(config, describe(algorithm))):
         raise ValueError(f"confidence: algorithm is not that of the run: {'; '.join(other[:3])}.")
@@ -67,18 +67,18 @@ def check_same(history: Recorded, problem: Problem, algorithm: Algorithm) -> Non
 
 
 def plug_in(history: Recorded, problem: Problem, algorithm: Algorithm, x: np.ndarray, first: Theta) -> Spread:
-    """The mean of recorded models x [repeats, records, d], made free of its bias, with its covariance.
+    """The bias-corrected mean of recorded models x [repeats, records, d], with its covariance.
 
-        mean = theta_PS + W (theta_0 - theta_PS) + c(theta_PS) + noise,      solved for theta_PS by a step of Newton
+        mean = theta_PS + W (theta_0 - theta_PS) + c(theta_PS) + noise,      solved for theta_PS by one Newton step
 
-    W is what is left of the start, c where local steps and curvature draw a run of finite rate; they and the
+    W is the remaining weight of the start, c the bias from local steps and curvature at a finite rate; they and the
     covariance follow from the linear map that a round is near the estimate: curvature H_i + C_i, pulls and noise of
-    clients, weights of cohorts, all steps of the schedule. With T rounds of E = 1 and a rate that vanishes slowly
+    clients, weights of cohorts, all steps of the schedule. With T rounds of E = 1 and a slowly vanishing rate
 
         T cov -> J^-1 V J^-T,      J = sum_i p_i (H_i + C_i),      V the covariance of one aggregated gradient
 
-    as Polyak and Juditsky 1992 have it. Derivatives are averaged over the spread of the run (a rule of 2d nodes), which
-    is exact where they are quadratic. That the pulls cancel on average is all that is used of where theta_PS is.
+    as in Polyak and Juditsky 1992. Derivatives are averaged over the spread of the run (a rule of 2d nodes), which is
+    exact if they are quadratic. The only fact used about theta_PS is that the pulls cancel there on average.
     """
     kept = kept_records(history.rounds)
     mean, start = x[:, kept].mean(axis=1), x[:, 0]
@@ -114,7 +114,7 @@ def plug_in(history: Recorded, problem: Problem, algorithm: Algorithm, x: np.nda
 
 
 def steps_of(algorithm: Algorithm, rounds: int) -> Float[Array, "T E"]:
-    """The lengths of all local steps."""
+    """The step sizes of all local steps."""
     t = jnp.arange(rounds * algorithm.local_steps)
     return jax.vmap(algorithm.eta)(t).astype(jnp.float64).reshape(rounds, -1)
 
@@ -125,14 +125,14 @@ def _at(land: Landscape, points: Float[Array, "R d"]) -> tuple[Array, ...]:
 
 
 def _near(land: Landscape, points: np.ndarray, size: float) -> Local:
-    """Derivatives at each point, the pulls without their mean: it would tell where the stable point is."""
+    """Derivatives at each point, with centered pulls: their mean would reveal the stable point."""
     pull, H, J, noise = _at(land, jnp.asarray(points))
     pull = pull - jnp.einsum("i,rij->rj", land.weights, pull)[:, None]
     return Local(pull, H, J - H, noise / size)
 
 
 def _is_linear(land: Landscape, points: np.ndarray, size: float, near: Local) -> bool:
-    """Whether curvature and noise are the same a little away."""
+    """Whether curvature and noise are the same a short distance away."""
     spread = 1.0 + np.abs(points[:1])
     other = _near(land, points[:1] + 0.1 * spread, size)
     pairs = ((np.asarray(a)[:1], np.asarray(b)) for a, b in zip(near[1:], other[1:], strict=True))
@@ -140,7 +140,7 @@ def _is_linear(land: Landscape, points: np.ndarray, size: float, near: Local) ->
 
 
 def _widened(land: Landscape, points: np.ndarray, single: np.ndarray, size: float) -> tuple[Local, np.ndarray]:
-    """Means of the derivatives over N(point, single), and by how much the mean gradient is off for it, [R, d]."""
+    """Means of the derivatives over N(point, single), and the resulting offset of the mean gradient, [R, d]."""
     values, vectors = np.linalg.eigh((single + np.swapaxes(single, 1, 2)) / 2)
     d = points.shape[1]
     root = vectors * np.sqrt(d * np.maximum(values, 0.0))[:, None, :]
@@ -156,7 +156,7 @@ def _widened(land: Landscape, points: np.ndarray, single: np.ndarray, size: floa
 
 
 def _inverse(matrices: np.ndarray) -> np.ndarray:
-    """NaN where there is none."""
+    """Inverses; NaN for singular matrices."""
     found = np.full_like(matrices, np.nan)
     good = np.all(np.isfinite(matrices), axis=(1, 2))
     good[good] = np.linalg.det(matrices[good]) != 0
@@ -169,16 +169,14 @@ def _doubts(slope: np.ndarray, found: Average, x: np.ndarray, memory: bool) -> t
     away = ~np.all(np.isfinite(W), axis=(1, 2)) | ~np.all(np.isfinite(slope), axis=(1, 2))
     away[~away] = np.linalg.eigvals(slope[~away]).real.min(axis=1) <= 0
     if np.any(away):
-        told = (
-            f"in {share_of(away)} small steps, or steps of this rate, move away from a stable point near the estimate"
-        )
+        told = f"in {share_of(away)} small steps, or steps of this rate, diverge from a stable point near the estimate"
         return (f"{told}: the run cannot have settled there.",)
     left = np.linalg.norm(W, 2, axis=(1, 2))
     if np.any(left > _START):
-        return (f"in {share_of(left > _START)} the run is too short: most of what it knows is where it started.",)
+        return (f"in {share_of(left > _START)} the run is too short: its mean is mostly the start.",)
     seen = float(np.median(np.var(x, axis=1).sum(axis=1)))
     said = float(np.median(np.einsum("rjj->r", found.single) - np.einsum("rjj->r", found.covariance)))
     if not memory and x.shape[1] > _RECORDS and np.all(left < 0.05) and not said / _FACTOR <= seen <= said * _FACTOR:
-        told = f"the recorded models vary {seen / max(said, 1e-300):.2g} times as much as problem and algorithm say"
-        return (f"{told}, so that one of them is not that of the run.",)
+        told = f"the recorded models vary {seen / max(said, 1e-300):.2g} times as much as problem and algorithm imply"
+        return (f"{told}, so one of these is not that of the run.",)
     return ()

@@ -1,4 +1,4 @@
-"""Risks at the stable point, from what is known of where it is."""
+"""Risks at the stable point, from a confidence region for it."""
 
 import equinox as eqx
 import jax
@@ -13,19 +13,19 @@ from performative.solve.optimal import optimal_point
 from performative.types import Theta
 
 _BISECTIONS = 60
-# Of a risk, relative to its size: an end of an interval may be the least risk itself.
+# Rounding slack of a risk, relative to its size: an endpoint of an interval may be the least risk itself.
 _ROUNDING = 1e-9
 
 
 def risk_and_gap(problem: Problem, spread: Spread, level: float, first: Theta) -> tuple[Interval, Interval | None]:
-    """PR(theta_PS) and PR(theta_PS) - PR(theta_PO): the values over a confidence region of theta_PS.
+    """Intervals for PR(theta_PS) and PR(theta_PS) - PR(theta_PO): their ranges over a confidence region of theta_PS.
 
         PR(theta_PS) in [min, max] of PR(center) + g.e + e.K e / 2,      e.cov^-1 e <= r^2
 
-    with gradient and curvature of PR. r is that of one direction where the gradient decides: to first order this is the
-    delta method, and with the curvature the profile likelihood's interval. Where the region may hold a point at which
-    the gradient vanishes (theta_PS close to theta_PO) the end on that side is too near, and its r is that of all
-    directions together: the interval then holds the truth somewhat too often. PR and theta_PO are the problem's.
+    with gradient and curvature of PR. r is that of one direction if the gradient dominates: to first order this is the
+    delta method, and with the curvature the profile likelihood interval. If the region may contain a point at which
+    the gradient vanishes (theta_PS close to theta_PO), the endpoint on that side is too close, and its r is that of
+    all directions together: the interval is then somewhat conservative. PR and theta_PO are the problem's.
     """
     good = np.all(np.isfinite(spread.center), axis=1)
     with jax.enable_x64(True):
@@ -45,7 +45,7 @@ def risk_and_gap(problem: Problem, spread: Spread, level: float, first: Theta) -
 
 
 def _least_risk(problem: Problem, land: Landscape, first: Theta) -> float | None:
-    """PR(theta_PO); None where no optimal point was found."""
+    """PR(theta_PO); None if no optimal point was found."""
     try:
         best = optimal_point(problem, start=first)
     except ValueError:
@@ -55,7 +55,7 @@ def _least_risk(problem: Problem, land: Landscape, first: Theta) -> float | None
 
 @eqx.filter_jit
 def _expanded(land: Landscape, points: Float[Array, "R d"]) -> tuple[Array, Array, Array]:
-    """PR with gradient and curvature, settled worlds following the model."""
+    """PR with gradient and curvature, with settled worlds following the model."""
 
     def risk(x: Array) -> Array:
         return risk_of(land, x, x)
@@ -69,7 +69,7 @@ def _expanded(land: Landscape, points: Float[Array, "R d"]) -> tuple[Array, Arra
 def _range(
     g: np.ndarray, K: np.ndarray, covariance: np.ndarray, spread: Spread, level: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The least and the largest g.e + e.K e / 2 over the region, each [repeats]."""
+    """The minimum and maximum of g.e + e.K e / 2 over the region, each [repeats]."""
     values, vectors = np.linalg.eigh((covariance + np.swapaxes(covariance, 1, 2)) / 2)
     root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     slope = np.einsum("rkj,rk->rj", root, g)
@@ -79,7 +79,7 @@ def _range(
     one, all_of_them = spread.reach(level), spread.reach(level, g.shape[1])
 
     def radius(up: np.ndarray) -> np.ndarray:
-        """Of the end at which PR turns around, where the region may hold that point."""
+        """The radius for the endpoint at which PR turns around, if the region may contain that point."""
         return np.where(up.max(axis=1) * all_of_them > np.linalg.norm(slope, axis=1), all_of_them, one)
 
     down = -slope[:, ::-1], -curvatures[:, ::-1]  # the lowest curvature first
@@ -102,7 +102,7 @@ def _least(slope: np.ndarray, curvatures: np.ndarray, radius: np.ndarray) -> np.
     inside &= np.linalg.norm(slope / np.where(curvatures > 0, curvatures, 1.0), axis=1) <= radius
     m = np.where(inside, 0.0, high)
     v = -slope / np.maximum(curvatures + m[:, None], 1e-300)
-    # Where the slope has nothing along the lowest curvature, the rest of the radius is spent there.
+    # If the slope has no component along the lowest curvature, the rest of the radius is spent there.
     rest = np.sqrt(np.maximum(radius**2 - np.sum(v**2, axis=1), 0.0))
     v[:, 0] += np.where(inside | (curvatures[:, 0] >= 0), 0.0, np.where(v[:, 0] < 0, -rest, rest)) * (
         np.abs(v[:, 0]) < 1e-9 * radius

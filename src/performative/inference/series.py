@@ -6,15 +6,15 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import numpy as np
 
-# The first part of a run is left out: it still knows where it started.
+# The burn-in: the first part of a run still depends on the start.
 BURN_IN = 0.25
-# Numbers in the covariances of all repeats, above which they are refused (1 GB).
+# The most numbers in the covariances of all repeats (1 GB); more are refused.
 _LARGEST = 1 << 27
 
 
 @runtime_checkable
 class Recorded(Protocol):
-    """What intervals take of a `pf.History`."""
+    """What intervals need from a `pf.History`."""
 
     @property
     def theta(self) -> Any: ...
@@ -42,15 +42,15 @@ class Recorded(Protocol):
 
 
 def rows_of(theta: Any, owner: str = "confidence") -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:
-    """Models [repeats, records, ...] as [repeats, records, d] in float64, and the way back for [repeats, d]."""
+    """Models [repeats, records, ...] as [repeats, records, d] in float64, and the inverse map for [repeats, d]."""
     leaves, tree = jax.tree.flatten(theta)
     shapes = [np.shape(leaf)[2:] for leaf in leaves]
     sizes = [int(np.prod(shape)) for shape in shapes]
     d, repeats = sum(sizes), len(leaves[0])
     if repeats * d**2 > _LARGEST:
         raise ValueError(
-            f"{owner}: covariances of {d} parameters in {repeats} repeats are too large; hand over some of the leaves "
-            "of history.theta, by dataclasses.replace."
+            f"{owner}: covariances of {d} parameters in {repeats} repeats are too large; keep only some leaves of "
+            "history.theta, with dataclasses.replace."
         )
     flat = [np.asarray(leaf, np.float64).reshape(*np.shape(leaf)[:2], -1) for leaf in leaves]
 
@@ -62,5 +62,5 @@ def rows_of(theta: Any, owner: str = "confidence") -> tuple[np.ndarray, Callable
 
 
 def kept_records(rounds: np.ndarray) -> np.ndarray:
-    """Which records count, [records]: those after the first part of the run."""
+    """Which records are used, [records]: those after the burn-in."""
     return np.asarray(rounds) > BURN_IN * rounds[-1]

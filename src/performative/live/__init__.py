@@ -1,8 +1,8 @@
-"""A real federation: the same parts as in a simulation, over a network, with clients that fail.
+"""A real federation: the same parts as in a simulation, over a network, with clients that may fail.
 
-`Federation` says what is learnt; `rehearse` runs it in one process, `performative federation` on Flower. A client's
-`Live` says where its model goes and where its rows come from. `performative.live.flower` is the only module that
-imports Flower.
+`Federation` defines what is learned; `rehearse` runs it in one process, `performative federation` on Flower. A client's
+`Live` defines where its model is published and where its rows come from. `performative.live.flower` is the only module
+that imports Flower.
 """
 
 from performative.live.auditing import ask_for_sums

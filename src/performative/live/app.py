@@ -1,4 +1,4 @@
-"""An app folder and what is done with it: write it, start its federation, run it, look at it, stop it."""
+"""Operations on an app folder: write it, and start, run, inspect and stop its federation."""
 
 import collections
 import shutil
@@ -13,6 +13,7 @@ from typing import Any
 from performative.live.coordinator import rollback
 from performative.live.federation import Federation
 from performative.live.journal import Verification, succeed, verify_journal
+from performative.live.limits import largest_message
 from performative.live.loopback import processes
 from performative.live.loopback.commands import FederationError, tail
 from performative.live.loopback.interrupts import interrupts_held
@@ -21,24 +22,38 @@ from performative.live.membership.host import member_lines, member_status
 from performative.live.membership.server import certificate_warnings, changed_for, members
 from performative.live.rehearsal import rehearse
 from performative.live.secure.roster import provision
-from performative.live.server_store import first_version, is_held, model_versions, read_events, read_status, version_in
+from performative.live.server_store import (
+    first_version,
+    is_held,
+    model_versions,
+    read_events,
+    read_rounds_from,
+    read_status,
+    rounds_size,
+    version_in,
+)
 from performative.live.sources.tables import TableSource
 from performative.live.telling import LOG
+from performative.live.transport import VACANT
 from performative.live.worker import load_federation
 
 Tell = Callable[[dict[str, Any]], None]
 _FILES = ("pyproject.toml", "federation.toml", "app.py", "README.md")
-# Seconds between two looks at the server's records, and between two questions to Flower, each of which takes a second
-# of processor time.
+# Seconds between reads of the server's records, and between queries to Flower, each of which takes a second of
+# processor time.
 _LOOK, _ASK = 0.2, 10.0
+# So many such questions in a row may stay without an answer.
+_UNANSWERED = 6
 # Seconds past a round's end after which a client's process is ended by force; seconds that a start may take.
 _GRACE, _START = 2.0, 90.0
+# Events of a client whose answer was not used, in words.
+_UNHEARD = {"failed": "failed", "rejected": "was rejected", "silent": "was silent"}
 
 
 def write_app(folder: Path, clients: int) -> list[Path]:
-    """The credit example as an app folder of its own."""
+    """Write the credit example as an app folder."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} is there already, and not an empty folder; give another name.")
+        raise FileExistsError(f"{folder} already exists and is not an empty folder; give another name.")
     folder.mkdir(parents=True, exist_ok=True)
     template = files("performative.live") / "template"
     for name in _FILES:
@@ -48,27 +63,28 @@ def write_app(folder: Path, clients: int) -> list[Path]:
 
 
 def load_app(folder: Path) -> Federation:
-    """What `federation()` in an app folder makes."""
+    """The result of `federation()` in an app folder."""
     file = folder / "app.py"
     if not file.is_file():
         raise FileNotFoundError(
-            f"{folder} is no app folder: there is no app.py; `performative federation init` makes one."
+            f"{folder} is not an app folder: it has no app.py; create one with `performative federation init`."
         )
     return load_federation(file)
 
 
 def server_folder(app: Path) -> Path:
-    """Where the server's records lie."""
+    """The folder of the server's records."""
     return Site.inside(app).folder / "server"
 
 
 def up(app: Path, federation: Federation, data: Path | None = None) -> dict[str, Any]:
-    """Start what does not run yet. `data`: the folder of the members' tables, None for the app's own."""
+    """Start what is not running yet. `data`: the folder of the members' tables, None for the app folder."""
     if data is not None:
         _check_data(federation, data)
-    site = Site.inside(app)
+    site, largest = Site.inside(app), largest_message(federation)
+    _stop_where_limit_changed(site, server_folder(app), largest)
     if site.address is not None and not site.joined:  # members come from hosts of their own
-        processes.start_server(site, _START)
+        processes.start_server(site, largest, _START)
         return {"clients": federation.clients, "address": site.address, "processes": processes.running(site)}
     if federation.secure_settings is not None:
         site.prepare(federation.clients)
@@ -80,23 +96,34 @@ def up(app: Path, federation: Federation, data: Path | None = None) -> dict[str,
         warm=["performative", "performative.live.flower"],
         deadline=float(federation.timeout) + _GRACE,
         data=app if data is None else data,
+        largest=largest,
         timeout=_START + 5.0 * federation.clients,
     )
     return {"clients": federation.clients, "port": site.port(), "processes": processes.running(site)}
 
 
-def _check_data(federation: Federation, data: Path) -> None:
-    """Refuse a folder of tables that is not there, or that nobody would look into."""
-    if not isinstance(federation.source, TableSource) and federation.audit is None:
-        raise ValueError(
-            "--data: the app has no [data] and no [audit] in federation.toml, so that nothing is looked up in a folder."
+def _stop_where_limit_changed(site: Site, folder: Path, largest: int) -> None:
+    """What runs knows the limit that it was started with; another model may need another."""
+    if processes.largest_of(site) in (None, largest):
+        return
+    if is_held(folder):
+        raise FederationError(
+            f"a run is at work whose messages have at most {processes.largest_of(site)} bytes, and the app now needs "
+            f"{largest}; stop the run, or `up` again when it has ended."
         )
+    processes.stop(site)
+
+
+def _check_data(federation: Federation, data: Path) -> None:
+    """Reject a folder of tables that does not exist, or that would not be used."""
+    if not isinstance(federation.source, TableSource) and federation.audit is None:
+        raise ValueError("--data: the app has no [data] and no [audit] in federation.toml, so no folder is used.")
     if not data.is_dir():
-        raise ValueError(f"--data: {data} is no folder; give the one that holds the members' tables.")
+        raise ValueError(f"--data: {data} is not a folder; give the folder with the members' tables.")
 
 
 def down(app: Path) -> list[str]:
-    """Stop everything; returns what ran."""
+    """Stop everything; returns what was running."""
     site = Site.inside(app)
     found = sorted(processes.running(site)) if site.folder.exists() else []
     processes.stop(site)
@@ -104,21 +131,21 @@ def down(app: Path) -> list[str]:
 
 
 def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = False) -> dict[str, Any]:
-    """Run the rounds on the federation that is up, and wait for the end."""
+    """Run the rounds on the running federation, and wait for the end."""
     site, folder = Site.inside(app), server_folder(app)
     if resume and new:
-        raise ValueError("--resume goes on with the last run and --new starts another; give one of them.")
+        raise ValueError("--resume continues the last run and --new starts another; pass only one.")
     if "superlink" not in processes.running(site):
-        raise FederationError(f"nothing runs in {app}; start it with: performative federation up --app {app}")
+        raise FederationError(f"nothing is running in {app}; start it with: performative federation up --app {app}")
     if changed := changed_for(app):
         raise ValueError(
-            f"{', '.join(changed)} agreed to another app than the one in {app} now, and would refuse this one; "
-            "`performative federation invite NAME` writes each a file to agree to it."
+            f"{', '.join(changed)} agreed to a different app than the one now in {app}, and would reject it; "
+            "write each a new file to accept with `performative federation invite NAME`."
         )
     if (folder / "state.json").exists() and not resume:
         if not new:
             raise ValueError(
-                f"{folder} already holds a run; --resume goes on with it, --new puts it aside and starts another."
+                f"{folder} already contains a run; --resume continues it, --new archives it and starts another."
             )
         version = max(model_versions(folder), default=-1) + 1
         aside = folder.with_name(f"server-{time.strftime('%Y%m%d-%H%M%S')}")
@@ -131,11 +158,11 @@ def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = 
         "resume": resume,
         "rounds": rounds or 0,
     }
-    began, number = time.time(), None
+    began, number, rounds_before = time.time(), None, rounds_size(folder)
     try:
         with interrupts_held():
             number = processes.submit(site, app, config)
-        told = _wait_for_end(site, number, folder, began, tell)
+        told = _wait_for_end(site, number, folder, began, rounds_before, tell)
     except KeyboardInterrupt:
         if number is not None:
             with interrupts_held():
@@ -144,36 +171,58 @@ def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = 
     return _result(folder, told) | {"flower_run": number}
 
 
-def _wait_for_end(site: Site, number: int, folder: Path, began: float, tell: Tell) -> dict[str, Any]:
-    """Follow the server's records to the end. A server that vanishes, or never came to write, is noticed."""
-    seen, asked, held = 0.0, time.monotonic(), False
+def _wait_for_end(site: Site, number: int, folder: Path, began: float, at: int, tell: Tell) -> dict[str, Any]:
+    """Follow the server's records to the end, the rounds from byte `at` on. A server that vanishes, or never came to
+    write, is noticed."""
+    seen, asked, held, unanswered = 0.0, time.monotonic(), False, 0
     while True:
         told = read_status(folder)
+        fresh, at = read_rounds_from(folder, at)
+        for one in fresh:
+            tell(_with_cause(folder, one))
         if told is not None and told["time"] >= began - 1 and told["time"] > seen:
-            seen = told["time"]
-            if told["state"] == "running":
-                tell(told)
-            else:
+            # A server that writes is alive: Flower need not be asked.
+            seen, asked = told["time"], time.monotonic()
+            if told["state"] != "running":
                 return told
         held = held or is_held(folder)
         gone = held and not is_held(folder)
         if gone and (read_status(folder) or {}).get("state") == "running":
-            raise FederationError("the server is gone; `performative federation run --resume` goes on with the run.")
+            raise FederationError("the server died; continue the run with `performative federation run --resume`.")
         if time.monotonic() - asked > _ASK:
             asked = time.monotonic()
             if "superlink" not in processes.running(site):
                 raise FederationError("the SuperLink is gone; `federation up` starts it again, then `run --resume`.")
-            flower = processes.run_status(site, number)
+            try:
+                flower, unanswered = processes.run_status(site, number), 0
+            except FederationError:  # a SuperLink under load may answer too late; the records go on telling
+                unanswered += 1
+                if unanswered == _UNANSWERED:
+                    raise
+                continue
             if flower.over and (read_status(folder) or {}).get("time", 0.0) <= max(seen, began - 1):
                 raise FederationError(f"the run {flower.state}: {flower.detail or 'Flower gives no reason'}")
         time.sleep(_LOOK)
+
+
+def _with_cause(folder: Path, told: dict[str, Any]) -> dict[str, Any]:
+    """The facts of a round, with why the first client that was asked was not heard; members before vacant numbers."""
+    if not (told.get("missing") or told.get("rejected")):
+        return told
+    events = [event for event in read_events(folder) if event["round"] == told["round"] - 1 and "client" in event]
+    unheard = [event for event in events if event["what"] in _UNHEARD]
+    if not unheard:
+        return told
+    first = min(unheard, key=lambda event: event.get("reason") == VACANT)
+    what = f"client {first['client']} {_UNHEARD[first['what']]}"
+    return told | {"trouble": f"{what}: {first.get('reason', '')}".rstrip(": ")}
 
 
 def _result(folder: Path, told: dict[str, Any]) -> dict[str, Any]:
     """How a run ended, from its own records."""
     facts = {"round": told["round"], "run": told["run"], "folder": str(folder)}
     if told["state"] != "completed":
-        why = told.get("why") or f"the model diverged at round {told['round']}; try a smaller rate, or give a domain."
+        why = told.get("why") or f"the model diverged at round {told['round']}; use a smaller rate, or give a domain."
         return {"status": told["state"], "why": why, **facts}
     counts = count_events(folder)
     lines = [f"{told['round']} rounds are done; the model is version {told['version']}, in {folder / 'models'}."]
@@ -182,7 +231,7 @@ def _result(folder: Path, told: dict[str, Any]) -> dict[str, Any]:
 
 
 def _troubles(folder: Path) -> list[str]:
-    """What went wrong, a line for each kind and client: how often, and the reason given the first time."""
+    """What went wrong, one line per kind and client: how often, and the first reason."""
     seen: dict[tuple[str, Any], list[str]] = collections.defaultdict(list)
     for event in read_events(folder):
         seen[event["what"], event.get("client")].append(str(event.get("reason", "")))
@@ -194,7 +243,7 @@ def _troubles(folder: Path) -> list[str]:
 
 
 def logs(app: Path) -> str:
-    """The ends of all logs on this machine: the server's, each node's, and what each client wrote for its owner."""
+    """The ends of all logs on this machine: the server's, each node's, and each client's own log."""
     site = Site.inside(app)
     places = [site.log("superlink"), *sorted((site.folder / "logs").glob("client-*.log"))]
     places += sorted((site.folder / "clients").glob(f"*/{LOG}"))
@@ -202,12 +251,12 @@ def logs(app: Path) -> str:
 
 
 def rehearse_app(app: Path, *, rounds: int | None, tell: Tell, data: Path | None = None) -> dict[str, Any]:
-    """The same app without a network."""
+    """Run the same app without a network."""
     made = load_app(app)
     if data is not None:
         _check_data(made, data)
     with warnings.catch_warnings():
-        # They are how the command ends.
+        # The command reports them when it ends.
         warnings.filterwarnings("ignore", message=r".*\[(nothing-was-learned|run-diverged)\]")
         history = rehearse(made, data=data, rounds=rounds, on_round=tell)
     if history.status == "failed":
@@ -216,29 +265,29 @@ def rehearse_app(app: Path, *, rounds: int | None, tell: Tell, data: Path | None
         first = int(history.stopped_at.max())
         return {
             "status": "diverged",
-            "why": f"the model diverged at round {first}; try a smaller rate.",
+            "why": f"the model diverged at round {first}; try a smaller learning rate.",
             "round": first,
         }
     done = int(history.rounds[-1])
-    lines = [f"{done} rounds are done, in this process alone.", *history.meta.get("notes", [])]
+    lines = [f"{done} rounds are done, in this process only.", *history.meta.get("notes", [])]
     return {"status": "completed", "lines": lines, "round": done}
 
 
 def roll_back(app: Path, version: int | None, to: int | None) -> tuple[int, int]:
-    """Return to the model of a version, or to the one deployed in a round; the version, and the round that deploys it
-    again."""
+    """Restore the model of a version, or the one deployed in a round; returns the version and the round that redeploys
+    it."""
     folder = server_folder(app)
     if not (folder / "state.json").exists():
         raise FederationError(f"there is no run in {folder} yet.")
     if (version is None) == (to is None):
-        raise ValueError("rollback: give the version to return to, or --to with the round that deployed it.")
+        raise ValueError("rollback: give the version to restore, or --to with the round that deployed it.")
     found = version_in(folder, to) if version is None and to is not None else version
     assert found is not None
     return found, rollback(load_app(app), folder, found)
 
 
 def verify(app: Path, key: str | None, head: str | None) -> Verification:
-    """Whether the signed log is as it was written."""
+    """Check that the signed log is unaltered."""
     folder = server_folder(app)
     if not folder.exists():
         raise FederationError(f"there is no run in {folder} yet.")
@@ -246,7 +295,7 @@ def verify(app: Path, key: str | None, head: str | None) -> Verification:
 
 
 def count_events(folder: Path) -> dict[str, dict[str, int]]:
-    """How often what happened to which client (or "server")."""
+    """The number of events of each kind by client (or "server")."""
     counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for event in read_events(folder):
         counts[event["what"]][str(event.get("client", "server"))] += 1
@@ -281,14 +330,16 @@ def status_lines(found: dict[str, Any]) -> list[str]:
     if "member" in found:
         return member_lines(found["member"])
     nodes = [client for client, state in found["nodes"].items() if state == "online"]
-    up = f"up: {len(nodes)} of {len(found['nodes'])} clients are online" if found["processes"] else "down"
+    up = f"up: {len(nodes)} of {len(found['nodes'])} clients are online"
+    if "superlink" not in found["processes"]:
+        up = "has nodes but no server; `federation up` starts it again" if found["processes"] else "down"
     run = found["run"]
     if run is None:
         lines = [f"federation {up}", "no run yet"]
     elif run["state"] in ("failed", "diverged"):  # the cause comes first
         lines = [_failed_line(run), f"federation {up}"]
     else:
-        state = run["state"] if run["state"] != "running" or found["at_work"] else "cut off (run --resume goes on)"
+        state = run["state"] if run["state"] != "running" or found["at_work"] else "interrupted (see run --resume)"
         model = f", model version {run['version']}" if "version" in run else ""
         at = f"{state}, round {run['round']} of {run['rounds']}{model}"
         lines = [f"federation {up}", f"run {run['run'][:8]}: {at}"]
@@ -307,4 +358,4 @@ def status_lines(found: dict[str, Any]) -> list[str]:
 
 def _failed_line(run: dict[str, Any]) -> str:
     where = f" (run {run['run'][:8]}, round {run['round']} of {run['rounds']})" if run["run"] else ""
-    return f"the last run {run['state']}: {run.get('why') or 'no reason was written down.'}{where}"
+    return f"the last run {run['state']}: {run.get('why') or 'no reason was recorded.'}{where}"

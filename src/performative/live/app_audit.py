@@ -1,4 +1,4 @@
-"""`performative federation audit`: an app folder's members are asked for sums of their logs, over Flower or here."""
+"""`performative federation audit`: ask an app folder's members for sums of their logs, over Flower or in process."""
 
 import time
 import tomllib
@@ -20,13 +20,13 @@ _LOOK, _ASK = 0.2, 5.0
 
 
 def audit_app(app: Path) -> tuple[list[Summaries], dict[str, Any]]:
-    """Ask the members of the federation that is up; their sums, and what `ask_for_sums` says of them."""
+    """Ask the members of the running federation; returns their sums and the result of `ask_for_sums`."""
     site, folder = Site.inside(app), server_folder(app)
     _check(app)
     if "superlink" not in processes.running(site):
-        raise FederationError(f"nothing runs in {app}; start it with: performative federation up --app {app}")
+        raise FederationError(f"nothing is running in {app}; start it with: performative federation up --app {app}")
     if is_held(folder):
-        raise FederationError(f"{folder}: a run is at work there; wait for its end, then audit.")
+        raise FederationError(f"{folder}: a run is in progress; wait for it to end, then audit.")
     before = (last_audit(folder) or {}).get("run")
     config = {"state": str(folder), "registry": str(site.folder / "registry.json"), "task": "audit"}
     with interrupts_held():
@@ -40,9 +40,9 @@ def audit_app(app: Path) -> tuple[list[Summaries], dict[str, Any]]:
 
 
 def _check(app: Path) -> None:
-    """Refuse an app without an [audit], or one that was written before there were audits."""
+    """Reject an app without an [audit], or one that predates audits."""
     if load_app(app).audit is None:
-        raise ValueError(f"{app}: there is no [audit] in federation.toml; it says where members' logs lie.")
+        raise ValueError(f"{app}: federation.toml has no [audit], which locates the members' logs.")
     config = tomllib.loads((app / "pyproject.toml").read_text()).get("tool", {}).get("flwr", {}).get("app", {})
     if "task" not in config.get("config", {}):
         raise ValueError(f'{app / "pyproject.toml"}: add task = "" under [tool.flwr.app.config].')

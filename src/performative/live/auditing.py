@@ -1,4 +1,4 @@
-"""A federated audit: the server asks each member for sums of its logs, and judges them as one."""
+"""A federated audit: the server asks each member for sums of its logs, and analyzes them together."""
 
 import json
 import os
@@ -20,38 +20,39 @@ from performative.live.transport import AbstractTransport
 from performative.live.wire import decode, digest, encode
 
 _FOLDER, _LAST = "audits", "last.json"
-# Sums of more bytes than this are of something else than an audit.
+# Larger replies cannot be the sums of an audit.
 _LONGEST = 1 << 28
 
 
 def ask_for_sums(
     federation: Federation, transport: AbstractTransport, folder: str | os.PathLike[str]
 ) -> dict[str, Any]:
-    """Ask every member for the sums of its logs; keep what came under `folder`/audits, with a line in the signed log.
+    """Ask every member for the sums of its logs; store them under `folder`/audits, with a line in the signed log.
 
-    Returns the files, who was not heard and why. Whoever is offline for the whole of `timeout` is left out, by name.
+    Returns the files, and which members are missing and why. Members offline for all of `timeout` are listed as
+    missing.
     """
     logs, place, run = federation.audit, Path(folder), uuid.uuid4().hex
     if logs is None:
-        raise ValueError("there is no [audit] in federation.toml: it says where members' logs lie.")
+        raise ValueError("federation.toml has no [audit], which locates the members' logs.")
     head = {"run": run, "identity": federation.ready.identity, "round": 0, "version": 0, "accepted": -1}
     head |= {"step": "audit", "mark": logs.mark}
     requests = {client: encode(head | {"client": client}, {}) for client in range(federation.clients)}
 
     def read(reply: bytes, client: int) -> tuple[Summaries, dict[str, Any]]:
         if len(reply) > _LONGEST:
-            raise Refused(f"it has {len(reply)} bytes; sums have at most {_LONGEST}")
+            raise Refused(f"it has {len(reply)} bytes; the limit for sums is {_LONGEST}")
         about, arrays = decode(reply)
         if about.get("request") != digest(requests[client]) or about.get("step") != "audit":
             raise Refused("it answers another request")
         if not isinstance(about.get("mark"), str) or about["mark"] != logs.mark or "header" not in arrays:
-            raise Refused("its sums were made by another [audit]")
+            raise Refused("its sums were computed with a different [audit]")
         try:
             return unpack_summaries(json.loads(arrays.pop("header").tobytes()), arrays), about
         except (LogError, ValueError) as error:
             raise Refused(str(error)) from error
 
-    with only_one(place, f"{place}: a run is at work there; wait for its end, then audit."):
+    with only_one(place, f"{place}: a run is in progress; wait for it to end, then audit."):
         found = gather(transport, requests, read, timeout=float(federation.timeout), resend=float(federation.timeout))
         heard, refused = _apart(federation, found.heard)
         why = {c: "no answer" for c in requests} | found.failed | found.rejected | refused
@@ -72,14 +73,14 @@ def ask_for_sums(
 
 
 def _apart(federation: Federation, heard: dict[int, Summaries]) -> tuple[dict[int, Summaries], dict[int, str]]:
-    """Sums that fit together. A member that speaks for another's clients, or means other things, is left out."""
+    """Keep the sums that are compatible. A member that reports another's clients, or other quantities, is excluded."""
     kept: dict[int, Summaries] = {}
     refused: dict[int, str] = {}
     owner: dict[str, int] = {}
     for client, seen in sorted(heard.items()):
         taken = [name for name in seen.clients if name in owner]
         if taken:
-            refused[client] = f"it speaks for {taken[0]!r}, as {federation.member_name(owner[taken[0]])} does"
+            refused[client] = f"it reports {taken[0]!r}, as {federation.member_name(owner[taken[0]])} does"
             continue
         try:
             merge_summaries([*kept.values(), seen])
@@ -92,6 +93,6 @@ def _apart(federation: Federation, heard: dict[int, Summaries]) -> tuple[dict[in
 
 
 def last_audit(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """What `ask_for_sums` returned last, None before the first time."""
+    """The last result of `ask_for_sums`, None if there is none."""
     path = Path(folder) / _FOLDER / _LAST
     return json.loads(path.read_text()) if path.exists() else None

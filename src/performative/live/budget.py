@@ -1,8 +1,8 @@
-"""A client's own privacy ledger: it counts what it has answered, in every run, and refuses by itself.
+"""A client's own privacy ledger: it counts the client's answers across runs, and refuses once the budget is spent.
 
-The server may be wrong, changed or hostile, so nothing that it says enters here. What the client has answered under
-each mechanism is on its own disk before the answer is computed. Runs with the same mechanism compose exactly, different
-ones by adding up their epsilons, with delta shared out equally:
+The server may be wrong, modified or hostile, so nothing it says is used here. The client records each answer under its
+mechanism on its own disk before computing it. Runs with the same mechanism compose exactly, different ones by adding up
+their epsilons, with delta split equally:
 
     epsilon = sum over mechanisms g of epsilon_g(answers_g, delta / G) <= the client's budget
 """
@@ -22,12 +22,12 @@ from performative.privacy.releases import Releases
 
 _FILE = "privacy.bin"
 _SAMPLINGS: dict[str, Any] = {kind.__name__: kind for kind in (Everyone, PoissonSampling, WithoutReplacement)}
-# A scheme that draws this client by chance may ask it this many standard deviations more often than on average.
+# A random participation scheme may ask this client this many standard deviations more often than on average.
 _UNLIKELY = 6.0
 
 
 class OwnLedger:
-    """What one client may still answer. `folder` is its own; without a budget answers are only counted.
+    """How much one client may still answer. `folder` is its own; without a budget, answers are only counted.
 
     `unseen_rows` and `secure_threshold` are as for `guarantee`.
     """
@@ -56,26 +56,26 @@ class OwnLedger:
         return json.loads(read_sealed(self.path)) if self.path.exists() else {}
 
     def charge(self, known: int) -> int:
-        """Write one more answer down before it is made, or refuse. Returns how many were charged in all.
+        """Record one more answer before it is computed, or refuse. Returns the total number charged.
 
         Args:
-            known: how many had been charged when the client last answered; a ledger with fewer was lost or replaced
+            known: the number charged when the client last answered; a ledger with fewer was lost or replaced
         """
         counts = self.answered()
         if sum(counts.values()) < known:
             raise RequestRefused(
-                "this client's privacy ledger is missing or older than its answers; it answers no more."
+                "this client's privacy ledger is missing or older than its answers; it no longer answers."
             )
         mine = counts.get(self.key, 0)
         if self.privacy.epsilon is not None and mine + 1 > self.most(counts):
             raise RequestRefused(
-                f"this client's own privacy budget, epsilon = {self.privacy.epsilon:g}, is spent; it answers no more."
+                f"this client's own privacy budget, epsilon = {self.privacy.epsilon:g}, is spent; it no longer answers."
             )
-        write_sealed(self.path, json.dumps({**counts, self.key: mine + 1}).encode())
+        write_sealed(self.path, json.dumps({**counts, self.key: mine + 1}).encode(), private=True)
         return sum(counts.values()) + 1
 
     def most(self, counts: dict[str, int]) -> float | int:
-        """How many answers under this mechanism the budget allows, beside those under others."""
+        """How many answers under this mechanism the budget allows, given those under others."""
         assert self.privacy.epsilon is not None
         others = {key: count for key, count in counts.items() if key != self.key}
         told = json.dumps(others, sort_keys=True)
@@ -89,8 +89,8 @@ class OwnLedger:
 def _most_answers(promise: Guarantee, epsilon: float, delta: float) -> float | int:
     """Answers of one client that stay within epsilon.
 
-    Where the promise to clients rests on their being drawn by chance, it is made for R rounds, of which this one is
-    asked in R q on average: more than chance explains is refused, unless it would hold without that chance, too.
+    If client-level privacy relies on random client sampling, it is guaranteed for R rounds, in R q of which this client
+    is asked on average: more than sampling explains is refused, unless the guarantee also holds without sampling.
     """
     rounds = promise.most_rounds(epsilon, delta)
     (one, *_) = promise.releases
@@ -102,7 +102,7 @@ def _most_answers(promise: Guarantee, epsilon: float, delta: float) -> float | i
 
 
 def _spent(key: str, answers: int, delta: float) -> float:
-    """Epsilon of earlier answers under a mechanism that was written down; infinite where none was promised."""
+    """Epsilon of earlier answers under a recorded mechanism; infinite if it has no guarantee."""
     releases = tuple(_read(one) for one in json.loads(key))
     return Guarantee("example", releases).spent(answers, delta).epsilon
 

@@ -28,12 +28,12 @@ from performative.callbacks.progress import Progress
 from performative.history import History
 from performative.live.federation import Federation, Ready
 from performative.live.flight import Flight
+from performative.live.retention import check_history, check_same_records, file_names, put_together
 from performative.live.round import Outcome, live_round
 from performative.live.server_store import ServerStore, read_model, read_rounds, same_model
 from performative.live.transport import AbstractTransport
 from performative.types import State
 
-_WATCH = RecordConfig(1, True)
 # Rounds at the end without a single answer after which a run counts as failed.
 _LAST = 3
 
@@ -43,7 +43,7 @@ class LiveState(eqx.Module):
 
     Args:
         accepted: the last round in which each client's answer was used, -1 for none
-        version: of the model in the world's hands: 0 for the start, one more each time that another is deployed
+        version: of the deployed model: 0 for the start, incremented with each new deployment
     """
 
     state: State
@@ -61,18 +61,18 @@ def serve(
     on_round: Callable[[dict[str, Any]], None] | None = None,
     callbacks: Sequence[Any] = (),
 ) -> History:
-    """Run the rounds of a federation, each written down before the next begins, and return what was recorded.
+    """Run the rounds of a federation, each saved before the next begins, and return the history.
 
     Args:
-        folder: where checkpoint, models, events and history.nc are kept; with resume=True the run that is there goes on
-        rounds: instead of the federation's
+        folder: where checkpoint, models, events and history.nc are kept; with resume=True the run there continues
+        rounds: overrides the federation's number of rounds
         on_round: called with the facts of each round
         callbacks: called after each round with its records, as in `pf.run`; `news.stop` ends the run
 
-    `history.status` is "failed" where no round, or none of the last three, used an answer; `history.meta["failed"]`
-    says why, and a warning does.
+    `history.status` is "failed" if no round, or none of the last three, used an answer; `history.meta["failed"]` and a
+    warning say why.
     """
-    with only_one(Path(folder), f"another server is at work in {folder}; stop it first"), federation.precision():
+    with only_one(Path(folder), f"another server is running in {folder}; stop it first"), federation.precision():
         ready, calls = federation.ready, Calls([*callbacks, Progress(False)])
         store = ServerStore(folder, ready.facts, resume)
         ledger = read_ledger(
@@ -83,9 +83,12 @@ def serve(
         wanted = federation.rounds if rounds is None else rounds
         check_counts(rounds=wanted)
         check_length(wanted, federation.algorithm)
+        if federation.record.theta == "all":
+            check_history(ready.shared, wanted)
         most = wanted if ledger is None else ledger.most_rounds(wanted)
         began_with = store.begin(ready.identity)
         live, chunks, seconds = _load(ready, store, began_with["version"])
+        check_same_records(chunks, federation.record.theta == "all")
         if int(live.state.round) > most:
             raise ValueError(f"rounds={most}: the run in {folder} is already at round {int(live.state.round)}.")
         run, diverged = began_with["run"], None
@@ -113,16 +116,18 @@ def serve(
                     federation, transport, store, run, live.state, live.accepted, int(live.version), flight
                 )
                 live, diverged = _advance(live, outcome), outcome.told.get("diverged")
+                chunks = put_together(chunks)
+                known = len(chunks)
                 chunks.append(flatten_rows(jax.tree.map(lambda leaf: leaf[None, None], outcome.row)))
                 seconds += time.monotonic() - began
-                notes = {"done": len(chunks), "round": at + 1, "seconds": seconds, "run": run}
+                notes = {"done": at + 1, "round": at + 1, "seconds": seconds, "run": run}
                 notes |= {} if ledger is None else {"ledger": ledger.told}
                 told = outcome.told | {"seconds": round(time.monotonic() - began, 3)}
                 if ledger is not None:
                     told["epsilon"] = ledger.spent(at + 1).epsilon
                 round_facts = facts | {"state": "running"} | told
                 store.journal.write("round", **round_facts)  # first: the signed log knows every round that counts
-                store.checkpoint.save(live, chunks, notes)
+                store.checkpoint.save(live, chunks, notes, file_names(chunks))
                 store.tell_round(**round_facts)
                 if on_round is not None:
                     on_round(told)
@@ -148,8 +153,8 @@ def serve(
     if history.status == "failed":
         warn("nothing-was-learned", history.meta["failed"])
     if history.status == "diverged":
-        what = "try a smaller rate, or give the problem a domain."
-        if federation.source is None:  # else the problem only stands for the data
+        what = "try a smaller learning rate, or give the problem a domain."
+        if federation.source is None:  # otherwise the problem is only a stand-in for the data
             with federation.precision():
                 what = remedy(federation.problem, federation.algorithm, ready.start, ready.stable)
         warn("run-diverged", f"{diverged}; {what}")
@@ -157,9 +162,9 @@ def serve(
 
 
 def _judge(history: History, rounds: list[dict[str, Any]]) -> History:
-    """The history with what idle rounds mean for it: one that used no answer left the model as it was.
+    """Add the consequences of idle rounds to the history: a round that used no update left the model unchanged.
 
-    A run has failed where no round moved the model, or none of the last three in which clients were asked.
+    A run has failed if no round changed the model, or none of the last three in which clients were asked.
     """
     asked = [told for told in rounds if told["asked"]]
     idle = [told for told in asked if not told.get("used", told["heard"])]
@@ -168,10 +173,10 @@ def _judge(history: History, rounds: list[dict[str, Any]]) -> History:
         return history
     meta = dict(history.meta)
     if not asked:
-        meta["failed"] = f"no client was asked in any of the {len(rounds)} rounds, so the model is still the start."
+        meta["failed"] = f"no client was asked in any of the {len(rounds)} rounds, so the model never changed."
     elif tail == len(asked):
         meta["failed"] = (
-            f"{_cause(idle[0])}; no answer was used in any of the {len(asked)} rounds, so the model is still the start."
+            f"{_cause(idle[0])}; no answer was used in any of the {len(asked)} rounds, so the model never changed."
         )
     elif tail >= _LAST:
         first = asked[-tail]
@@ -180,38 +185,38 @@ def _judge(history: History, rounds: list[dict[str, Any]]) -> History:
             f"round {first['round'] - 1}."
         )
     else:
-        note = f"{len(idle)} of {len(asked)} rounds used no answer and left the model as it was; the first, "
+        note = f"{len(idle)} of {len(asked)} rounds used no update and left the model unchanged; the first, "
         note += _cause(idle[0])
         meta["notes"] = [*meta.get("notes", []), note]
     return dataclasses.replace(history, meta=meta)
 
 
 def _cause(told: dict[str, Any]) -> str:
-    """Why a round used no answer."""
+    """Why a round used no update."""
     return f"round {told['round']}: {told.get('idle', 'nobody was heard').rstrip('.')}"
 
 
 def rollback(federation: Federation, folder: str | os.PathLike[str], version: int) -> int:
-    """Make an earlier model the current one; the next round deploys it under a new version. Returns that round.
+    """Make an earlier model the current one; the next round deploys it as a new version. Returns that round.
 
-    That round sends it to every client, also to those that are not drawn; who is not reached is sent the deployed model
-    in the rounds after, until all have been.
+    That round sends it to every client, including those not sampled; clients that are not reached are sent the deployed
+    model in later rounds until all have it.
 
-    Rounds go on counting: nothing that happened is taken out of the records. Memories of clients and aggregator stay,
-    and so do models of clients' own.
+    The round count continues: nothing is removed from the records. The memories of clients and aggregator are kept, as
+    are clients' personal models.
     """
-    with only_one(Path(folder), f"another server is at work in {folder}; stop it first"), federation.precision():
+    with only_one(Path(folder), f"another server is running in {folder}; stop it first"), federation.precision():
         ready = federation.ready
         store = ServerStore(folder, ready.facts, resume=True)
         began_with = store.begin(ready.identity)
         live, chunks, seconds = _load(ready, store, began_with["version"])
         at = int(live.state.round)
         theta = jax.tree.map(jnp.asarray, read_model(folder, version, ready.shared))
-        # It is in the world's hands from the next round on, whatever the rule of deployment says.
+        # It is deployed from the next round on, whatever the deployment rule says.
         live = dataclasses.replace(live, state=dataclasses.replace(live.state, theta=theta, deployed=theta))
-        notes = {"done": len(chunks), "round": at, "seconds": seconds, "run": began_with["run"]}
+        notes = {"done": at, "round": at, "seconds": seconds, "run": began_with["run"]}
         store.keep_unreached(list(range(federation.clients)))
-        store.checkpoint.save(live, chunks, notes)
+        store.checkpoint.save(live, chunks, notes, file_names(chunks))
         store.note("rollback", at, version=version)
         return at
 
@@ -265,7 +270,8 @@ def _history(
     unheard = sum(int(np.sum(chunk[f"totals/{name}"])) for chunk in chunks for name in ("rejected", "missing"))
     if unheard:
         meta["notes"] = [
-            f"{unheard} answers were missing or refused; their weight went to the other clients, so the weights are "
-            "unbiased only if that had nothing to do with the data. `participation` holds what each client really had."
+            f"{unheard} answers were missing or rejected; their weight went to the other clients, so the weights are "
+            "unbiased only if that was independent of the data. `participation` contains each client's actual weight."
         ]
-    return write_history(RunInputs(ready.setup, None), ready.start, _WATCH, rounds, chunks, state, meta, ready.first)
+    watch = RecordConfig(1, federation.record.theta == "all")
+    return write_history(RunInputs(ready.setup, None), ready.start, watch, rounds, chunks, state, meta, ready.first)

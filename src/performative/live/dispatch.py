@@ -1,4 +1,4 @@
-"""One request on a client's machine: given to the warm worker where there is one, else done on the spot."""
+"""One request on a client's machine: passed to the warm worker if there is one, otherwise handled in place."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ import numpy as np
 from performative.live.telling import tell_failure
 from performative.live.wire import decode, encode
 
-# Where the worker of this node listens, and the folder of the member's tables.
+# The socket of this node's worker, and the folder of the member's tables.
 WORKER = "PERFORMATIVE_WORKER"
 DATA = "PERFORMATIVE_DATA"
 # A frame is its length, then its bytes.
@@ -24,21 +24,21 @@ _LONGEST = 1 << 34
 
 
 class Failed(RuntimeError):
-    """What the server is told of an error of the client's program."""
+    """What the server is told about an error in the client's program."""
 
 
 def dispatch_request(
     make: Callable[[], Any], app: Path, client: int, folder: Path, request: bytes, seconds: float
 ) -> bytes:
-    """The answer to a request, within so many seconds.
+    """Answer a request within this many seconds.
 
-    Flower starts a process for each message. Where a worker keeps the program compiled, that process only carries
-    bytes; where there is none, or it is gone, the work is done here: the same answer, later.
+    Flower starts a process for each message. If a worker keeps the program compiled, that process only forwards bytes;
+    if there is none, or it died, the work is done here: the same answer, later.
     """
     if seconds <= 0:
         raise TimeoutError(
-            f"the request was void when it came, by {-seconds:.0f} s. Where every one is, this machine's clock is "
-            "ahead of the server's: set both by the network."
+            f"the request had expired {-seconds:.0f} s before it arrived. If every request has, this machine's clock "
+            "is ahead of the server's: synchronize both over the network."
         )
     path, until = os.environ.get(WORKER), time.monotonic() + seconds
     if path:
@@ -46,20 +46,20 @@ def dispatch_request(
         if reply is not None:
             return reply
     if (left := until - time.monotonic()) <= 0:
-        raise TimeoutError("the time was up before the work could begin")
+        raise TimeoutError("the deadline passed before the work could begin")
     from performative.live.member import Member
 
     try:
         with _alarm(left):
             return Member(make(), client, folder, os.environ.get(DATA)).answer(request)
     except Exception as error:
-        # Flower sends the text of this one to the server; what it comes from is in the node's own log.
+        # Flower sends the text of this error to the server; its cause is in the node's own log.
         raise Failed(tell_failure(error)) from error
 
 
 def _ask_worker(path: str, app: Path, client: int, folder: Path, request: bytes, until: float) -> bytes | None:
-    """The worker's answer; None where there is no worker. One that takes too long is ended, and started anew by its
-    keeper: it could not be trusted with the next request."""
+    """The worker's answer; None if there is no worker. One that takes too long is killed, and restarted by its keeper:
+    it could not be trusted with the next request."""
     about = {"app": str(app), "client": client, "folder": str(folder), "data": os.environ.get(DATA)}
     dispatch = encode(about, {"request": np.frombuffer(request, np.uint8)})
     worker = None
@@ -74,7 +74,7 @@ def _ask_worker(path: str, app: Path, client: int, folder: Path, request: bytes,
             if worker is not None:
                 with suppress(ProcessLookupError):
                     os.kill(worker, signal.SIGKILL)
-            raise TimeoutError("no answer before the round's end; the worker was ended") from None
+            raise TimeoutError("no answer before the round's end; the worker was killed") from None
         except OSError:
             return None
     if frame is None:
@@ -97,7 +97,7 @@ def send_frame(line: socket.socket, content: bytes) -> None:
 
 
 def receive_frame(line: socket.socket, until: float | None = None) -> bytes | None:
-    """The next frame, None where the other end is gone. `until` bounds the wait for all of it."""
+    """The next frame, None if the other end has closed. `until` bounds the wait for all of it."""
     head = receive_exactly(line, _PREFIX, until)
     if head is None or (length := int.from_bytes(head, "little")) > _LONGEST:
         return None
@@ -105,7 +105,7 @@ def receive_frame(line: socket.socket, until: float | None = None) -> bytes | No
 
 
 def receive_exactly(line: socket.socket, count: int, until: float | None = None) -> bytes | None:
-    """So many bytes, None where the other end is gone before."""
+    """Exactly `count` bytes, None if the other end closes first."""
     parts, left = [], count
     while left:
         if until is not None:
@@ -122,7 +122,7 @@ def receive_exactly(line: socket.socket, count: int, until: float | None = None)
 
 @contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
-    """Raise after so many seconds. Only the main thread can be interrupted so; others are left to their caller."""
+    """Raise after this many seconds. Only the main thread can be interrupted; others rely on their caller."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,13 +1,15 @@
-"""Manifests for machines of their own: a server, its gate, and one member each, for Compose, Kubernetes or systemd.
+"""Manifests for separate machines: a server, its gate, and one member each, for Compose, Kubernetes or systemd.
 
-The templates in `manifests/` are whole files with a few words between at signs; nothing else is filled in, so that what
-is reviewed is what runs.
+The templates in `manifests/` are complete files with a few @PLACEHOLDERS@; nothing else is filled in, so what you
+review is what runs.
 """
 
 import json
 import re
 from importlib.resources import files
 from pathlib import Path
+
+from performative.live.limits import UNKNOWN
 
 KINDS = ("compose", "kubernetes", "systemd")
 SERVER = "federation.example.org:9443"
@@ -17,7 +19,7 @@ BIN = "/opt/performative/bin"
 _RUNTIME = 9094
 _HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
 _IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:@-]{0,254}")
-# Where files lie, by the kind of machine.
+# Paths of files, by kind of deployment.
 _PLACES = {
     "compose": {"SECRETS": "/run/secrets", "CONFIG": "/config", "APP": "/app", "STATE": "/state"},
     "kubernetes": {"SECRETS": "/secrets", "CONFIG": "/config", "APP": "/app", "STATE": "/state"},
@@ -39,15 +41,17 @@ def export(
     image: str = IMAGE,
     bin: str = BIN,
     keys: Path | None = None,
+    largest: int = UNKNOWN,
 ) -> list[Path]:
     """Write the manifests of a federation; returns the files.
 
     Args:
         kind: "compose", "kubernetes" or "systemd"
-        server: host and port at which members find the gate
-        image: of server and members, as the Dockerfile builds it
+        server: host and port at which members reach the gate
+        image: container image of server and members, as built by the Dockerfile
         bin: folder of the environment's commands, for systemd
         keys: folder of the members' public keys, member-<i>.pub; registry.json is made of them
+        largest: bytes that a message may have; more is refused unread, on both sides
     """
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
@@ -56,7 +60,8 @@ def export(
         raise ValueError(f"--image must be a name such as registry.example/performative:1.0; got {image!r}.")
     if not re.fullmatch(r"/[\w./-]+", bin):
         raise ValueError(f"--bin must be an absolute path without spaces; got {bin!r}.")
-    words = {"HOST": host, "PORT": str(port), "IMAGE": image, "BIN": bin, **_PLACES[kind]}
+    words = {"HOST": host, "PORT": str(port), "IMAGE": image, "BIN": bin, "LARGEST": str(largest)}
+    words |= _PLACES[kind]
     words["SUPERLINK"] = "superlink" if kind == "compose" else "127.0.0.1"
     words["CONFINED"] = _template("confined.conf").strip()
     made = _server_files(kind, words)
@@ -68,7 +73,7 @@ def export(
         made["operator/registry.json"] = _registry(keys, clients)
     there = [name for name in made if (out / name).exists()]
     if there:
-        raise FileExistsError(f"{out / there[0]} is there already; give another folder by --out, or remove it.")
+        raise FileExistsError(f"{out / there[0]} already exists; pass another folder with --out, or remove it.")
     for name, text in made.items():
         path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,12 +84,12 @@ def export(
 
 
 def _server_files(kind: str, words: dict[str, str]) -> dict[str, str]:
-    """Name in the folder -> text, of what the server's operator gets."""
+    """Name in the folder -> text of the files for the server's operator."""
     operator = words
     names = {"gate.conf": "gate.conf"}
     if kind == "systemd":
         names |= {name: name for name in ("performative-server.service", "performative-gate.service")}
-        # Credentials of a unit are its own alone; the operator reads the certificate where it was put.
+        # A unit's credentials are private to it; the operator reads the certificate at its original place.
         operator = words | {"SECRETS": "/etc/performative/secrets"}
     else:
         names |= {"Dockerfile": "Dockerfile", f"{kind}-server.yaml": f"{kind}-server.yaml"}
@@ -108,21 +113,19 @@ def _fill(text: str, words: dict[str, str]) -> str:
         text = text.replace(f"@{name}@", value)
     left = re.search(r"@[A-Z]+@", text)
     if left:
-        raise ValueError(f"nothing was given for {left[0]}.")
+        raise ValueError(f"no value for {left[0]}.")
     return text
 
 
 def _address(server: str) -> tuple[str, int]:
     host, _, port = server.rpartition(":")
     if not _HOST.fullmatch(host) or not port.isdigit() or not 1024 <= int(port) <= 65535:
-        raise ValueError(
-            f"--server must be host:port with a port from 1024 on, which needs no privilege; got {server!r}."
-        )
+        raise ValueError(f"--server must be host:port with an unprivileged port, 1024 or above; got {server!r}.")
     return host, int(port)
 
 
 def _registry(keys: Path, clients: int) -> str:
-    """Clients by number with their public keys as PEM, which is how Flower gives them to the server."""
+    """Clients by number with their public keys as PEM, the format in which Flower passes them to the server."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -134,7 +137,7 @@ def _registry(keys: Path, clients: int) -> str:
         try:
             public = serialization.load_ssh_public_key(path.read_bytes())
         except ValueError as error:
-            raise ValueError(f"--keys: {path} is no OpenSSH public key: {error}") from error
+            raise ValueError(f"--keys: {path} is not an OpenSSH public key: {error}") from error
         if not isinstance(public, ec.EllipticCurvePublicKey):
             raise ValueError(f"--keys: {path} must be an elliptic-curve key: ssh-keygen -t ecdsa -b 384.")
         pem = public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)

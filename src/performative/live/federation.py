@@ -1,4 +1,4 @@
-"""What a live federation does, as one record. The server and every client read the same one."""
+"""The definition of a live federation as one record. The server and every client read the same one."""
 
 import contextlib
 import dataclasses
@@ -39,7 +39,7 @@ from performative.record import Record
 from performative.types import Broadcast, ClientMemory, Cohort, State, Upload
 
 NOTHING = ClientMemory(None, None, None, None)
-# A model longer than this times (1 + |start|) has diverged, as in `pf.run`.
+# A model with a norm above this times (1 + |start|) has diverged, as in `pf.run`.
 LIMIT = 1e8
 
 
@@ -50,20 +50,22 @@ class Federation:
     Attributes:
         rounds, theta, seed, dtype, privacy: as in `pf.run`
         timeout: seconds that a round waits for its clients
-        resend: a client that has not answered is asked again after so many seconds; None for a quarter of `timeout`
-        quorum: fewest clients that must be heard for the model to move
-        norm: an update longer than norm * (1 + |theta|) is refused; None takes 1e6, and where three or more answer
-            refuses one that is a thousand times as long as the round's median
-        size: an answer of more bytes is refused; None for twice what an honest one has
-        source: source(client) -> pf.live.Live, on the client's own machine: where its model goes and its rows come
-            from. None where the problem's population makes the data
+        resend: seconds after which a silent client is asked again; None for a quarter of `timeout`
+        quorum: minimum number of answers for the model to be updated
+        norm: an update with a norm above norm * (1 + |theta|) is rejected; None uses 1e6 and, if three or more clients
+            answer, also rejects an update 1000 times as large as the round's median
+        size: an answer with more bytes is rejected; None for twice the size of an honest one
+        source: source(client) -> pf.live.Live, on the client's own machine: where its model is published and its rows
+            come from. None if the problem's population generates the data
         before_deploy: before_deploy(theta, report) -> bool, on the server: False keeps a model from being deployed. Not
             where clients have models of their own, which the server does not see
         secure: True, or pf.live.Secure(...): the server sees sums of updates only; see there. Single updates can then
             not be screened: `norm` holds for their mean, and one client that lies can spoil a round
         audit: pf.live.MemberLogs(...): where the members' logs lie, for `performative federation audit`
-        record: pf.Record: metrics and quantities of clients as in `pf.run`. Every round is recorded, with its model; no
-            risks are measured: the server has no data
+        record: pf.Record: metrics and quantities of clients as in `pf.run`. Every round is recorded, with its model
+            unless theta="last"; no risks are measured: the server has no data
+        keep_models: so many of the last deployed models stay on the server's disk, for a rollback; None for what fits
+            into 1 GiB, from 10 to 1000
     """
 
     problem: Problem
@@ -83,77 +85,77 @@ class Federation:
     secure: bool | Secure = False
     audit: MemberLogs | None = None
     record: Record = dataclasses.field(default_factory=Record)
+    keep_models: int | None = None
 
     def __post_init__(self) -> None:
         check_owners(self.problem, self.algorithm)
         check_counts(rounds=self.rounds, quorum=self.quorum)
-        if self.size is not None:
-            check_counts(size=self.size)
+        for name in ("size", "keep_models"):
+            if getattr(self, name) is not None:
+                check_counts(**{name: getattr(self, name)})
         for name in ("timeout", "norm", "resend"):
             value = getattr(self, name)
             if name in ("resend", "norm") and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
                 raise ValueError(f"{name} must be a finite number above 0; got {value!r}.")
-        if not isinstance(self.record, Record) or self.record.every != 1 or self.record.theta != "all":
-            raise ValueError(
-                f"record: a federation records every round and its model, pf.Record(...); got {self.record!r}."
-            )
+        if not isinstance(self.record, Record) or self.record.every != 1:
+            raise ValueError(f"record: a federation records every round, pf.Record(every=1); got {self.record!r}.")
         read_dtype(self.dtype)
         check_seed(self.seed)
         participation = self.algorithm.participation
         if self.quorum > participation.size(self.clients):
             most = participation.size(self.clients)
-            raise ValueError(f"quorum={self.quorum}: a round has {most} clients, so the model would never move.")
+            raise ValueError(f"quorum={self.quorum}: a round has {most} clients, so the model would never be updated.")
         if participation.measures_losses:
             raise ValueError(
-                f"participation: {type(participation).__name__} asks for losses before clients take part, and a live "
-                'server has no data to measure them on; use estimate="last".'
+                f"participation: {type(participation).__name__} needs losses before clients participate, and a live "
+                'server has no data to measure them; use estimate="last".'
             )
         if participation.live().keeps_time:
             raise ValueError(
-                f"participation: {type(participation).__name__} simulates when clients finish, and a live federation "
-                "finds out; use pf.Asynchronous, pf.FirstK or pf.SchemeTwo, or pf.run for a simulation."
+                f"participation: {type(participation).__name__} simulates when clients finish, which a live federation "
+                "observes; use pf.Asynchronous, pf.FirstK or pf.SchemeTwo, or pf.run for a simulation."
             )
         if participation.stays_at_work and self.privacy is not None:
             raise ValueError(
-                f"privacy with {type(participation).__name__}: who fills a buffer follows from who is fast, which no "
-                "accounting of this library knows; use pf.SchemeTwo, or leave privacy out."
+                f"privacy with {type(participation).__name__}: who fills a buffer depends on who is fast, which this "
+                "library's accounting does not cover; use pf.SchemeTwo, or omit privacy."
             )
         if self.algorithm.deploy.lag:
-            raise ValueError("deploy=pf.Late(rounds): a live federation deploys models as they are made; use pf.run.")
+            raise ValueError("deploy=pf.Late(rounds): a live federation deploys models immediately; use pf.run.")
         if self.algorithm.sharing.counts_entries:
             raise ValueError(
-                f"sharing={type(self.algorithm.sharing).__name__}: models in parts are simulated only; use pf.run, or "
+                f"sharing={type(self.algorithm.sharing).__name__}: partial models are simulated only; use pf.run, or "
                 "a sharing such as pf.sharing.Heads."
             )
         if self.source is not None and not declared(self.algorithm.sharing, "ignores_data"):
             raise ValueError(
-                f"sharing={type(self.algorithm.sharing).__name__}: which model a client's people meet follows from "
-                "their data, and real rows come only once they have met one; use a sharing that does not look at data, "
-                "such as pf.sharing.Groups, or leave source out to simulate."
+                f"sharing={type(self.algorithm.sharing).__name__}: which model a client's people face depends on "
+                "their data, and real rows exist only after they have faced one; use a sharing that ignores the data, "
+                "such as pf.sharing.Groups, or omit source to simulate."
             )
         if self.algorithm.absent == "reacts":
             raise ValueError(
-                'absent="reacts": clients that sit out a round are not told of its model, so their data cannot answer '
-                'to it; use absent="frozen".'
+                'absent="reacts": clients that sit out a round never see its model, so their data cannot react to it; '
+                'use absent="frozen".'
             )
         if (secure := self.secure_settings) is not None:
             check_secure(secure, self.problem, self.algorithm, self.record)
         if self.source is not None and self.algorithm.deploy.each_step:
             raise ValueError(
                 'deploy="step": people cannot react to every local step of a client; use deploy="round" (or '
-                "pf.Every(k), or leave source out to simulate)."
+                "pf.Every(k), or omit source to simulate)."
             )
 
     @property
     def secure_settings(self) -> Secure | None:
-        """How updates are aggregated securely, None where they are not."""
+        """The settings of secure aggregation, None if it is off."""
         return read_secure(self.secure)
 
     @property
     def secure_threshold(self) -> int | None:
-        """Fewest clients whose sum the server may see, None where it sees single updates."""
+        """Minimum number of clients whose sum the server may see, None if it sees individual updates."""
         secure = self.secure_settings
         return None if secure is None else threshold_of(secure, self.algorithm, self.clients)
 
@@ -163,12 +165,12 @@ class Federation:
         return self.problem.clients
 
     def member_name(self, client: int) -> str:
-        """What stands for {client} in paths: its name in [data], or its number."""
+        """The value of {client} in paths: its name in [data], or its number."""
         return self.source.tables.name(client) if isinstance(self.source, TableSource) else str(client)
 
     @functools.cached_property
     def ready(self) -> "Ready":
-        """All of it checked, cast and on the device."""
+        """The federation checked, cast and on the device."""
         with self.precision():
             return Ready(self)
 
@@ -180,19 +182,19 @@ class Federation:
 
 
 class Ready:
-    """A federation made ready to run. Called within its precision."""
+    """A federation prepared to run. Created within its precision."""
 
     def __init__(self, federation: Federation):
         problem, algorithm = federation.problem, federation.algorithm
         algorithm = dataclasses.replace(algorithm, participation=algorithm.participation.live())
         precision = read_dtype(federation.dtype)
         with warnings.catch_warnings():
-            if federation.source is not None:  # the rows here only stand for those of clients
+            if federation.source is not None:  # the rows here are only placeholders for the clients'
                 warnings.filterwarnings("ignore", message=r".*\[batch-exceeds-table\]")
             setup, self.start, self.stable = make_ready(
                 problem, algorithm, federation.theta, Clock(), federation.record, precision
             )
-        if federation.secure_settings is not None:  # what nobody sees is not recorded
+        if federation.secure_settings is not None:  # quantities that nobody sees are not recorded
             seen = {name: metric for name, metric in setup.metrics.items() if name not in UNSEEN}
             setup = dataclasses.replace(setup, metrics=seen)
         compute, _ = choose_compute(setup, self.start, 1, half=federation.dtype == "bfloat16")
@@ -205,8 +207,8 @@ class Ready:
         self.memory_like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state.clients)
         if federation.before_deploy is not None and has_numbers(self.memory_like.own):
             raise ValueError(
-                f"before_deploy with sharing={type(algorithm.sharing).__name__}: clients deploy models of their own, "
-                "which the server never sees and cannot hold back; leave it out, or use pf.sharing.OneModel()."
+                f"before_deploy with sharing={type(algorithm.sharing).__name__}: clients deploy personal models, "
+                "which the server never sees and cannot block; omit it, or use pf.sharing.OneModel()."
             )
         self.state = dataclasses.replace(state, clients=NOTHING)
         self.shared = state.theta  # what the server keeps at the start
@@ -231,13 +233,13 @@ class Ready:
 
     @functools.cached_property
     def asked_like(self) -> tuple[Cohort, Broadcast]:
-        """A cohort and what it is sent, as shapes."""
+        """Shapes of a cohort and its broadcast."""
         cohort, broadcast, _ = eqx.filter_eval_shape(open_round, self.setup, self.state, self.keys)
         return cohort, broadcast
 
     @functools.cached_property
     def upload_like(self) -> Upload:
-        """What a client returns, as shapes."""
+        """Shapes of a client's upload."""
         cohort, broadcast = self.asked_like
         one = jax.ShapeDtypeStruct((), jnp.int32)
         steps = None if cohort.steps is None else one
@@ -246,33 +248,34 @@ class Ready:
         if not sharing.is_one and jax.tree.leaves(like.extra):
             raise ValueError(
                 f"sharing={type(sharing).__name__} with {type(estimator).__name__}: it sends the server more than an "
-                "update, made of models that stay with the client; use pf.sharing.OneModel(), or another estimator."
+                "update, computed from models that stay with the client; use pf.sharing.OneModel(), or another "
+                "estimator."
             )
         if self.secure is not None and jax.tree.leaves(like.extra):
             raise ValueError(
                 f"secure: {type(estimator).__name__} sends the server more than an update ({', '.join(like.extra)}), "
-                "and secure aggregation shows it the sum of updates only; use another estimator, such as Minibatch()."
+                "and secure aggregation reveals only the sum of updates; use another estimator, such as Minibatch()."
             )
         return like
 
 
 def has_numbers(own: Any) -> bool:
-    """Whether what a client keeps for itself holds a model, and not only which one of the server's it uses."""
+    """Whether a client's own state contains a model, and not only the index of one of the server's."""
     return any(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(own))
 
 
 def adds_private_noise(algorithm: Algorithm) -> bool:
-    """Whether clients add noise that nobody else may know."""
+    """Whether clients add secret noise."""
     return any(_noise(part) > 0 for part in (algorithm.estimator, algorithm.channel))
 
 
 def shares_noise(algorithm: Algorithm) -> bool:
-    """Whether the promise rests on the *sum* of what clients send: each adds its share of the noise, and the mean of
-    them is taken. With other aggregators single messages count, and a silent client takes nothing away."""
+    """Whether privacy relies on the *sum* of the clients' messages: each adds its share of the noise, and they are
+    averaged. With other aggregators individual messages count, and a silent client removes nothing."""
     return _noise(algorithm.channel) > 0 and bool(declared(algorithm.aggregator, "uses_sums_only"))
 
 
 def _noise(part: Any) -> float:
-    """The largest noise multiplier that a part draws with, 0 where it draws none."""
+    """The largest noise multiplier of a part, 0 if it draws no noise."""
     bound = said_bound(part) if part.grid_noise else None
     return 0.0 if bound is None else float(np.max(np.asarray(bound.noise_multiplier)))

@@ -1,4 +1,4 @@
-"""Clients at work for an asynchronous server: who was asked what, when, and which answers wait for a buffer."""
+"""Training clients of an asynchronous server: who was asked what, when, and which answers wait for a buffer."""
 
 import dataclasses
 import time
@@ -13,16 +13,16 @@ from performative.participation.asynchronous import Asynchronous
 
 @dataclasses.dataclass
 class Flight:
-    """What an asynchronous server knows beside its model. It is not kept: a server that starts anew asks anew, and what
-    clients answer to the one before is void.
+    """What an asynchronous server knows besides its model. It is not saved: a restarted server asks again, and answers
+    to the previous one are void.
 
     Attributes:
-        rule: buffer, concurrency and what stale updates weigh
-        requests, expected: of clients at work
+        rule: buffer, concurrency and weights of stale updates
+        requests, expected: of clients that are training
         began: the round in which each took its model
         asked: when (monotonic seconds) each was last asked
-        due: when each has to have answered
-        arrived: answers beyond a full buffer, which are the first of the next
+        due: the deadline of each
+        arrived: answers beyond a full buffer, which come first in the next
     """
 
     rule: Asynchronous
@@ -40,7 +40,7 @@ class Flight:
         return sorted(late)
 
     def starting(self, clients: int, rng: np.random.Generator) -> list[int]:
-        """Who starts now: all that are idle, or as many of them, drawn uniformly, as keep C at work."""
+        """Who starts now: all idle clients, or as many of them, drawn uniformly, as keep C training."""
         idle = [client for client in range(clients) if client not in self.requests]
         free = self.rule.working(clients) - len(self.requests)
         return idle if free >= len(idle) else sorted(rng.choice(idle, max(free, 0), replace=False).tolist())
@@ -48,7 +48,7 @@ class Flight:
     def start(
         self, requests: dict[int, bytes], expected: dict[int, dict[str, Any]], round: int, seconds: float
     ) -> None:
-        """These take their model in this round, and have so many seconds."""
+        """Start these clients with this round's model and a deadline in seconds."""
         self.requests |= requests
         self.expected |= expected
         self.began |= dict.fromkeys(requests, round)
@@ -60,11 +60,11 @@ class Flight:
         self.arrived = {client: gathered.heard.pop(client) for client in rest}
 
     def end(self, clients: Iterable[int]) -> None:
-        """They have answered, one way or another, and are idle again."""
+        """Mark clients as done, whatever their answer; they are idle again."""
         for client in clients:
             for known in (self.requests, self.expected, self.began, self.asked, self.due):
                 known.pop(client, None)
 
     def ages(self, clients: Iterable[int], round: int) -> list[int]:
-        """s_i: moves of the server since each took its model."""
+        """s_i: server updates since each took its model."""
         return [round - self.began[client] for client in clients]

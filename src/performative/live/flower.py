@@ -1,6 +1,7 @@
 """The only module that knows Flower: our requests and answers inside its messages.
 
-A message holds one record with one entry of bytes. Flower carries it, keeps strangers out (TLS, registered keys) and
+A message holds one record with one entry of bytes; a long request has a second, with what is the same for all clients,
+which Flower stores once. Flower carries them, keeps strangers out (TLS, registered keys) and
 starts processes; who takes part, with what weight, and what is done with the answers is decided by `serve`.
 """
 
@@ -29,52 +30,60 @@ from performative.live.auditing import ask_for_sums
 from performative.live.coordinator import serve
 from performative.live.dispatch import DATA, Failed, dispatch_request
 from performative.live.federation import Federation
+from performative.live.limits import LEAST, TooLong, limit_here, tell_limit
 from performative.live.server_store import tell_no_start
 from performative.live.telling import tell_failure
-from performative.live.transport import AbstractTransport, Reply
+from performative.live.transport import VACANT, AbstractTransport, Reply
+from performative.live.wire import split_head
 
 _RECORD, _REQUEST, _REPLY = "performative", "request", "reply"
+# The rest of a long request, in a record of its own.
+_REST, _BYTES = "rest", "bytes"
 # Seconds between two looks for an answer, and the share of a second that each message waited for takes of Flower's
 # server: with many of them each is looked for less often.
 _POLL, _SHARE = 0.1, 0.02
-# Seconds that a question to Flower's server may take, and how many answers a node may have withheld before it is asked
-# no more (each holds a thread until Flower gives up).
+# Seconds that a call to Flower's server may take, and how many answers a node may withhold before it is no longer asked
+# (each blocks a thread until Flower gives up).
 _CALL, _STUCK = 5.0, 8
+# Parts that one answer may come in: Flower makes three of ours.
+_MOST_PARTS = 16
 # Flower's codes for what the client itself said: its program could not be loaded, raised, or fell over. Other errors
 # are about the way there, and the client is asked again.
 _CLIENT_ERRORS = (1, 2, 6, 7, 8)
-# How Flower writes an error of the client's program: its class and its text.
+# How Flower formats an error in the client's program: its class and its text.
 _UNWRAPPED = re.compile(r"\A<class '[\w.]*\.Failed'>:<'(.*)'>\Z", re.DOTALL)
 
 
 def client_app(make: Callable[[], Federation], file: str) -> ClientApp:
-    """A client: `client_app(federation, __file__)` in an app's module, where `federation()` makes the federation.
+    """A client: `client_app(federation, __file__)` in an app's module, where `federation()` returns the federation.
 
-    The node's configuration says which client this is (`client`), where its memory lies (`state`) and, where the
-    federation has a [data], in which folder its table is (`data`).
+    The node's configuration sets which client this is (`client`), where its memory is stored (`state`) and, if the
+    federation has a [data], the folder of its table (`data`).
     """
     app = ClientApp()
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        request = _bytes_in(message, _REQUEST)
+        request = _bytes_in(message, _REQUEST) + _bytes_in(message, _BYTES, _REST)
         client, folder = int(context.node_config["client"]), str(context.node_config["state"])
         if data := context.node_config.get("data"):
             os.environ[DATA] = str(data)
         left = message.metadata.created_at + message.metadata.ttl - time.time()
         try:
             reply = dispatch_request(make, Path(file), client, Path(folder), request, left)
-        except (Failed, TimeoutError):  # in our own words
+        except (Failed, TimeoutError):  # already in our own words
             raise
         except Exception as error:  # Flower sends an error's text to the server
             raise Failed(tell_failure(error)) from error
+        if len(reply) > limit_here():  # the server would not read it
+            raise Failed(tell_limit("the answer", len(reply), limit_here()))
         return Message(RecordDict({_RECORD: ConfigRecord({_REPLY: reply})}), reply_to=message)
 
     return app
 
 
 def server_app(make: Callable[[], Federation]) -> ServerApp:
-    """The server. The run's configuration says where its records lie (`state`) and who is who (`registry`)."""
+    """The server. The run's configuration sets the folder of its records (`state`) and the `registry` of clients."""
     app = ServerApp()
 
     @app.main()
@@ -84,10 +93,11 @@ def server_app(make: Callable[[], Federation]) -> ServerApp:
         rounds = int(str(config.get("rounds", 0))) or None
         try:
             made = make()
-        except Exception as error:  # before there is a run whose records could say so
+        except Exception as error:  # there are no run records yet to report it in
             tell_no_start(folder, f"the server cannot load the app: {_in_bundle(error)}")
             raise
         registry = Path(str(config["registry"]))
+        bound_pulls(limit_here())
         transport = FlowerTransport(grid, lambda: read_registry(registry), range(made.clients))
         if config.get("task") == "audit":
             ask_for_sums(made, transport, folder)
@@ -102,7 +112,7 @@ def _in_bundle(error: Exception) -> str:
     where = str(getattr(error, "file", ""))
     text = str(error).replace(f"{Path(where).parent}{os.sep}", "") if where else f"{type(error).__name__}: {error}"
     if isinstance(error, ConfigError) and error.key.endswith((".path", ".file")):
-        text += " Flower carries code and TOML, never data: name each member's own table in [data]."
+        text += " Flower transports code and TOML, never data: name each member's own table in [data]."
     return text
 
 
@@ -113,14 +123,14 @@ def read_registry(path: Path) -> dict[bytes, int]:
 
 
 class FlowerTransport(AbstractTransport):
-    """Flower's grid. A node is the client whose registered key it proved to hold; whatever it says of itself is not
-    asked. Nodes with other keys are left alone.
+    """Flower's grid. A node is identified with the client whose registered key it holds, not by what it claims. Nodes
+    with other keys are ignored.
 
-    Members may be approved or expelled while a run is at work: the registry is read again whenever somebody asks who is
-    there. A client whose number no key has is answered for at once: nobody waits for those who cannot come.
+    Members may be approved or expelled during a run: the registry is read again on every call of `online`. A client
+    number without a key fails immediately: nobody waits for clients that cannot come.
 
-    Every answer is fetched by a thread of its own, since Flower waits for all parts of an answer once it is announced:
-    a node that withholds them holds up its own answer and nobody else's.
+    Every answer is fetched in its own thread, since Flower waits for all parts of an announced answer: a node that
+    withholds them delays only its own answer.
     """
 
     def __init__(
@@ -135,6 +145,7 @@ class FlowerTransport(AbstractTransport):
         self._nodes: dict[int, int] = {}
         self._arrived: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
         self._fetching: list[_Fetch] = []
+        self._limit = limit_here()
 
     def online(self) -> set[int]:
         registry = self._read_registry()
@@ -152,11 +163,14 @@ class FlowerTransport(AbstractTransport):
         for client in [client for client in requests if stuck[client] >= _STUCK]:
             self._arrived.put(Reply(client, None, f"it announced {stuck[client]} answers and withholds them"))
         for client in self._vacant & set(requests):
-            self._arrived.put(Reply(client, None, "no member has this number: it has not joined, or is one no more"))
+            self._arrived.put(Reply(client, None, VACANT))
+        if (longest := max(map(len, requests.values()), default=0)) > self._limit:  # no member would read it
+            raise TooLong(tell_limit("a request", longest, self._limit))
         there = [client for client in requests if client in self._nodes and stuck[client] < _STUCK]
+        rests: dict[bytes, ConfigRecord] = {}
         messages = [
             Message(
-                RecordDict({_RECORD: ConfigRecord({_REQUEST: requests[client]})}),
+                _in_records(requests[client], rests),
                 dst_node_id=self._nodes[client],
                 message_type="train",
                 ttl=seconds,
@@ -183,8 +197,17 @@ class FlowerTransport(AbstractTransport):
         return found
 
 
+def _in_records(request: bytes, rests: dict[bytes, ConfigRecord]) -> RecordDict:
+    """A request: its head, and all else in a record that requests with the same rest share."""
+    head, rest = split_head(request)
+    record = RecordDict({_RECORD: ConfigRecord({_REQUEST: head})})
+    if rest:
+        record[_REST] = rests.setdefault(rest, ConfigRecord({_BYTES: rest}))
+    return record
+
+
 class _Fetch(threading.Thread):
-    """Waits for the answer to one message, until the message is void."""
+    """Wait for the answer to one message until the message expires."""
 
     def __init__(self, grid: Grid, name: str, client: int, until: float, pause: float, arrived: queue.SimpleQueue[Any]):
         super().__init__(daemon=True)
@@ -201,6 +224,9 @@ class _Fetch(threading.Thread):
                     if reply := self._read(message):
                         self._arrived.put(reply)
                     return
+            except TooLong as refused:
+                self._arrived.put(Reply(self.client, None, str(refused)))
+                return
             except Exception as error:  # the network may come back within the round
                 self._arrived.put(error)
             time.sleep(min(self._pause, max(0.0, self._until - time.monotonic())))
@@ -213,8 +239,35 @@ class _Fetch(threading.Thread):
         return None
 
 
+def bound_pulls(limit: int) -> None:
+    """Let this process take no more than so many bytes of one answer, in however many parts it comes."""
+    from flwr.superlink.grid import http_grid
+
+    grid: Any = http_grid  # what is changed in it is not for others' use
+    pull = getattr(grid.pull_objects, "unbounded", grid.pull_objects)
+
+    def pull_bounded(object_ids: list[str], pull_object_fn: Callable[[str], bytes], **options: Any) -> Any:
+        if len(object_ids) > _MOST_PARTS:
+            raise TooLong(f"the answer comes in {len(object_ids)} parts; an honest one has at most {_MOST_PARTS}")
+        lock, count = threading.Lock(), 0
+
+        def counted(name: str) -> bytes:
+            nonlocal count
+            content = pull_object_fn(name)
+            with lock:
+                count += len(content)
+            if count > limit:
+                raise TooLong(tell_limit("the answer", count, limit))
+            return content
+
+        return pull(object_ids, counted, **options)
+
+    pull_bounded.unbounded = pull  # type: ignore[attr-defined]  # so that a second call bounds the same
+    grid.pull_objects = pull_bounded
+
+
 def _within(seconds: float, call: Callable[[], Any]) -> Any:
-    """What the call returns, or TimeoutError: Flower tries again and again where its server does not answer."""
+    """What the call returns, or TimeoutError: Flower retries indefinitely if its server does not answer."""
     box: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
 
     def work() -> None:
@@ -234,12 +287,14 @@ def _within(seconds: float, call: Callable[[], Any]) -> Any:
 
 
 def deregister_node(address: str, authority: Path, key_file: Path, node: int) -> None:
-    """What a SuperNode says when it ends, said for one that was killed: a server takes no second one with its key."""
+    """Deregister a SuperNode that was killed: a server accepts no second one with the same key."""
     from cryptography.hazmat.primitives.serialization import load_ssh_private_key
     from flwr.proto.fleet_pb2 import DeactivateNodeRequest
     from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
     from flwr.supernode.fleet_http_client import FleetHttpClient
     from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+
+    from performative.live.loopback.answers import Meter
 
     key: Any = load_ssh_private_key(key_file.read_bytes(), None)
     signing: list[Any] = [
@@ -247,20 +302,21 @@ def deregister_node(address: str, authority: Path, key_file: Path, node: int) ->
         NodeAuthHttpInterceptor(key, key.public_key()),
     ]
     with FleetHttpClient.from_server_address(address, False, str(authority), interceptors=signing) as link:
+        link._client.event_hooks["response"].append(Meter(LEAST).watch)
         link.DeactivateNode(DeactivateNodeRequest(node_id=node))
 
 
 def build_app(folder: Path) -> bytes:
-    """An app folder as Flower carries it: the same bytes for the same files, so that a hash can stand for it."""
+    """An app folder as Flower transports it: the same bytes for the same files, so a hash identifies it."""
     from flwr.cli.build import build_fab_from_disk
 
-    with warnings.catch_warnings():  # of a library that Flower uses
+    with warnings.catch_warnings():  # from a library that Flower uses
         warnings.simplefilter("ignore", DeprecationWarning)
         return build_fab_from_disk(folder)
 
 
 def versions() -> dict[str, str]:
-    """Of Flower and of this library; server and members should have the same."""
+    """The versions of Flower and of this library; server and members should have the same."""
     from flwr import __version__ as flower
 
     from performative._version import __version__ as ours
@@ -269,16 +325,16 @@ def versions() -> dict[str, str]:
 
 
 def is_unreachable(error: Exception) -> bool:
-    """Whether an error says that a server was not reached, and nothing of what it would have said."""
+    """Whether an error means only that the server was not reached."""
     import httpx
 
     return isinstance(error, httpx.TransportError)
 
 
-def _bytes_in(message: Message, name: str) -> bytes:
+def _bytes_in(message: Message, name: str, record: str = _RECORD) -> bytes:
     """The bytes of a message, none where it holds something else; whoever reads them says whether they are sound."""
     try:
-        content: Any = message.content[_RECORD][name]
+        content: Any = message.content[record][name]
     except (KeyError, TypeError, ValueError):
         return b""
     return content if isinstance(content, bytes) else b""

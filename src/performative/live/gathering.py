@@ -1,4 +1,4 @@
-"""Asking the clients of a round and waiting for them, no longer than the round may take."""
+"""Ask the clients of a round and wait for their answers, no longer than the round may take."""
 
 import dataclasses
 import time
@@ -8,21 +8,21 @@ from typing import Any
 from performative.live.screen import Refused, Stale
 from performative.live.transport import AbstractTransport, Reply
 
-# Seconds between two looks at who is there, and the longest single wait for an answer.
+# Seconds between checks of who is online, and the longest single wait for an answer.
 _LOOK = 1.0
 _WAIT = 0.25
 _DAY = 86400.0
 
-# What stands in an answer (an update, or a step of secure aggregation), and what is said about it.
+# The content of an answer (an update, or a step of secure aggregation), and its metadata.
 Read = Callable[[bytes, int], tuple[Any, dict[str, Any]]]
 
 
 @dataclasses.dataclass
 class Gathered:
-    """Who was heard, in the order of their answers, and what became of the others.
+    """Who was heard, in the order of their answers, and what happened to the others.
 
-    `rejected` answered with something that was not used, `failed` said that they could not answer. `worked` is the
-    longest time that a client says it worked. `refusal` says why nothing of what came may be used.
+    `rejected` sent an answer that was not used, `failed` reported that they could not answer. `worked` is the longest
+    training time that a client reported. `refusal` says why none of the answers may be used.
     """
 
     heard: dict[int, Any] = dataclasses.field(default_factory=dict)
@@ -45,16 +45,16 @@ def gather(
     asked_at: dict[int, float] | None = None,
     arrived: dict[int, Any] | None = None,
 ) -> Gathered:
-    """Ask every client, again after `resend` seconds of silence, until all are settled or the time is up.
+    """Ask every client, again after `resend` seconds of silence, until all have answered or the time is up.
 
     Args:
-        read: what stands in an answer, such as an update, or `Refused`
-        enough: stop once so many were heard
-        asked_at: when (monotonic seconds) clients were asked before this call; written to
+        read: returns the content of an answer, such as an update, or raises `Refused`
+        enough: stop once this many were heard
+        asked_at: when (monotonic seconds) clients were asked before this call; updated in place
         arrived: what was heard before this call
 
-    A client is asked when it comes online within the round, so one that was restarted is heard all the same: asking
-    twice is harmless, since it answers with the same bytes.
+    A client is asked when it comes online within the round, so one that was restarted is still heard: asking twice is
+    harmless, since it answers with the same bytes.
     """
     found, began = Gathered(dict(arrived or {})), time.monotonic()
     asked_at = {} if asked_at is None else asked_at
@@ -78,7 +78,7 @@ def gather(
             continue
         for reply in replies:
             if reply.client not in left:
-                continue  # an answer that comes twice, or from somebody who was not asked
+                continue  # a duplicate answer, or one from a client that was not asked
             if _settle(found, reply, read):
                 left.discard(reply.client)
     found.seconds = time.monotonic() - began
@@ -88,7 +88,7 @@ def gather(
 
 
 def _settle(found: Gathered, reply: Reply, read: Read) -> bool:
-    """Note an answer; False where the client may still send the one that counts."""
+    """Record an answer; False if the client may still send the one that counts."""
     if reply.content is None:
         found.failed[reply.client] = reply.error
         return True
@@ -99,7 +99,7 @@ def _settle(found: Gathered, reply: Reply, read: Read) -> bool:
     except Refused as reason:
         found.rejected[reply.client] = str(reason)
         return True
-    except Exception as error:  # whatever a client sends, the server goes on
+    except Exception as error:  # whatever a client sends, the server continues
         found.rejected[reply.client] = f"it cannot be read: {type(error).__name__}: {error}"
         return True
     found.heard[reply.client] = upload

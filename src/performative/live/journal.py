@@ -1,23 +1,26 @@
-"""A signed log that is only ever added to: what a federation's server did, and what it refused to do.
+"""A signed, append-only log: what a federation's server did, and what it refused to do.
 
     line n:  {"n": n, "time": ..., "what": ..., "facts": {...}, "previous": hash of line n - 1, "signature": ...}
     hash of a line = sha256 of its bytes;  the signature is the server's, of all the rest of the line
 
-journal.jsonl holds the lines, journal.head how many there are and the hash of the last one, signed too: so that an
-edit, a deletion, another order and lines cut off the end are seen. Every line is on the disk before the server goes on.
-A line that a crash cut short is taken away when the log is next written to, and the log says so. Several processes may
-write: the server its rounds, and commands who was approved or expelled meanwhile; each waits for its turn.
+journal.jsonl contains the lines, journal.head their number and the hash of the last one, also signed: edits, deletions,
+reordering and truncation are detected. Every line is on disk before the server continues. A line truncated by a crash
+is removed when the log is next written to, and the log says so. Several processes may write: the server logs its
+rounds, and commands log who was approved or expelled meanwhile; each waits for its turn.
 
-Who holds the server's key can write another history. What it cannot do is change one whose head others have noted:
-`verify_journal(folder, head=...)` says whether a hash that was noted earlier is still in the log.
+Whoever has the server's key can write another history, and whoever has an old copy of both files can put it back, but
+neither can change one whose head others have recorded: `verify_journal(folder, head=...)` checks whether a hash
+recorded earlier is still in the log.
 """
 
+import bisect
 import contextlib
 import dataclasses
 import hashlib
 import json
 import math
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +45,8 @@ class Journal:
         with self._turn():
             self._private = _key_of(self.folder)
             self._mend()
+            if not (self.folder / _PUBLIC).exists():  # last: where it is, there was a log
+                write_whole(self.folder / _PUBLIC, f"{self.public}\n".encode())
 
     @property
     def public(self) -> str:
@@ -49,7 +54,7 @@ class Journal:
         return keys.signing_public(self._private).hex()
 
     def sign(self, content: bytes) -> str:
-        """The server's signature of something else than a line, in hex."""
+        """The server's signature of other content than a line, in hex."""
         return keys.sign(self._private, content).hex()
 
     def write(self, what: str, **facts: Any) -> str:
@@ -87,17 +92,24 @@ class Journal:
         write_whole(self.folder / _HEAD, _text(signed))
 
     def _mend(self) -> None:
-        """Find out how many lines there are and the hash of the last; take away a line that a crash cut short."""
+        """Count the lines and hash the last one; remove a line truncated by a crash."""
         path = self.folder / _LINES
         if not path.exists() and not (self.folder / _HEAD).exists():
-            self._write_head()  # before the first line: from now on a missing head is a fault
+            if (self.folder / _PUBLIC).exists():
+                raise ValueError(
+                    f"{path} and {_HEAD} are missing, although the log had begun; restore them, or move the whole "
+                    "folder away to start a new log."
+                )
+            self._write_head()  # before the first line: from now on a missing head is an error
         content = path.read_bytes() if path.exists() else b""
         whole = content[: content.rfind(b"\n") + 1]
-        hashes = [_hash(line) for line in whole.splitlines(keepends=True)]
-        if fault := _check_head(self.folder, keys.signing_public(self._private), hashes):
+        lines = whole.splitlines(keepends=True)
+        hashes = [_hash(line) for line in lines]
+        fault = _check_head(self.folder, keys.signing_public(self._private), hashes) or _check_chain(lines, hashes)
+        if fault:
             raise ValueError(  # one more line would hide it
-                f"{path}: {fault}. `performative federation verify` says more; restore the file, or put the whole "
-                "folder aside to begin another log."
+                f"{path}: {fault}. `performative federation verify` says more; restore the file, or move the whole "
+                "folder away to start a new log."
             )
         self._count, self._last, self._size = len(hashes), hashes[-1] if hashes else _FIRST, len(whole)
         if cut := len(content) - len(whole):
@@ -105,14 +117,14 @@ class Journal:
                 file.truncate(len(whole))
                 os.fsync(file.fileno())
             self._add(
-                "repaired", {"bytes": cut, "reason": "the last line was cut short, by a crash while it was written"}
+                "repaired", {"bytes": cut, "reason": "the last line was truncated by a crash while it was written"}
             )
         else:
             self._write_head()  # a crash may have come between the last line and its head
 
 
 def succeed(before: Path, folder: Path) -> None:
-    """Let the log that begins in an empty folder follow the one of another, with the same key."""
+    """Start a log in an empty folder that continues the one of another folder, with the same key."""
     if not (before / _KEY).exists():
         return
     write_whole(folder / _KEY, (before / _KEY).read_bytes(), private=True)
@@ -122,14 +134,14 @@ def succeed(before: Path, folder: Path) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Verification:
-    """What a look at a log found.
+    """The result of verifying a log.
 
     Attributes:
-        lines: how many are sound, from the first on
-        head: the hash of the last of them; noted elsewhere, it ties the server to all lines up to here
-        fault: what is wrong with the first bad line, "" where nothing is
-        line: the number of that line, counted from 1 as editors do; None where the fault is of no line
-        cut_short: whether the last line was cut short by a crash: that is no fault, and is repaired at the next write
+        lines: the number of valid lines, from the first on
+        head: the hash of the last of them; recorded elsewhere, it commits the server to all lines up to here
+        fault: what is wrong with the first invalid line, "" if nothing is
+        line: the number of that line, counted from 1 as in editors; None if the fault concerns no line
+        cut_short: whether a crash truncated the last line: that is not a fault, and the next write repairs it
     """
 
     lines: int
@@ -144,67 +156,82 @@ class Verification:
 
 
 def read_journal(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The lines of a log as they stand there, unchecked."""
+    """The lines of a log as written, unchecked."""
     path = Path(folder) / _LINES
     whole = path.read_bytes() if path.exists() else b""
-    return [json.loads(line) for line in whole[: whole.rfind(b"\n") + 1].splitlines()]
+    found = []
+    for number, line in enumerate(whole[: whole.rfind(b"\n") + 1].splitlines(), 1):
+        try:
+            found.append(json.loads(line))
+        except ValueError as error:
+            raise ValueError(
+                f"{path}: line {number} is not a line of this log. `performative federation verify` says more; restore "
+                "the file, or move the whole folder away to start a new log."
+            ) from error
+    return found
 
 
 def verify_journal(folder: str | os.PathLike[str], key: str | None = None, head: str | None = None) -> Verification:
-    """Go through the log in a server's folder, line by line, and name the first that is not as it was written.
+    """Verify the log in a server's folder, line by line, and report the first line that was altered.
 
     Args:
-        key: the server's public key in hex, as it was noted when the federation began; None takes journal.pub beside
-            the log, which whoever altered the log could have replaced too
-        head: a hash that was noted earlier: it must still be that of a line
+        key: the server's public key in hex, as recorded when the federation began; None uses journal.pub next to the
+            log, which whoever altered the log could also have replaced
+        head: a hash recorded earlier: it must still be that of a line
 
-    Beside hashes, signatures and numbers it checks that rounds follow each other without a gap, and that every model
-    that is said to be deployed lies in the folder with the digest that was written down.
+    Beside hashes, signatures and numbers it checks that rounds follow each other without a gap, and that the models
+    that are said to be deployed lie in the folder with the digests that were written down: the last ones, as many as
+    the log says are kept, and all of them where it says nothing.
     """
     place = Path(folder)
     if not (place / _LINES).exists():
         return Verification(0, _FIRST, f"there is no {_LINES} in {place}")
     public = _public_of(place, key)
+    head = None if head is None else head.strip().lower()
+    if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
+        raise ValueError(f"head must be 64 hex digits, the hash of a line; got {head[:80]!r}.")
     content = (place / _LINES).read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
-    last, hashes, rounds = _FIRST, list[str](), dict[str, int]()
+    last, hashes, rounds, models = _FIRST, list[str](), dict[str, int](), _Models(place)
     for number, line in enumerate(whole.splitlines(keepends=True), 1):
         entry, fault = _read(line, number - 1, last, public)
-        fault = fault or _out_of_order(entry, rounds) or _lost_model(place, entry)
+        fault = fault or _out_of_order(entry, rounds) or models.fault(entry, number, last)
         if fault:
-            return Verification(number - 1, last, fault, number)
+            return models.lost() or Verification(number - 1, last, fault, number)
         last = _hash(line)
         hashes.append(last)
+    if lost := models.lost():
+        return lost
     cut = len(content) > len(whole)
     fault = _check_head(place, public, hashes)
     if not fault and head is not None and head not in hashes:
-        fault = f"the hash {head[:16]}... that was noted earlier is of none of the {len(hashes)} lines"
+        fault = f"the hash {head[:16]}... recorded earlier is that of none of the {len(hashes)} lines"
     return Verification(len(hashes), last, fault, None, cut)
 
 
 def _read(line: bytes, n: int, last: str, public: bytes) -> tuple[dict[str, Any], str]:
-    """A line, and what is wrong with it by itself or after the one before."""
+    """A line, and what is wrong with it, by itself or relative to the previous line."""
     try:
         entry = json.loads(line)
         signature = bytes.fromhex(entry["signature"])
         rest = {name: value for name, value in entry.items() if name != "signature"}
         known = entry.keys() == _NAMES and _text(entry) + b"\n" == line
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return {}, "it is no line of this log"
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return {}, "it is not a line of this log"
     if not known:
-        return {}, "it is not written as this log writes its lines"
+        return {}, "it does not have the format of this log's lines"
     if entry["previous"] != last:
-        return {}, "it does not follow the line before: one was changed, taken out, put in or moved"
+        return {}, "it does not follow the previous line: a line was changed, removed, inserted or moved"
     if entry["n"] != n:
-        return {}, f"it is numbered {entry['n']} where {n} comes"
+        return {}, f"it is numbered {entry['n']} instead of {n}"
     if not keys.is_signed(public, signature, _text(rest)):
         return {}, "its signature is not the server's"
     return entry, ""
 
 
 def _out_of_order(entry: dict[str, Any], rounds: dict[str, int]) -> str:
-    """Rounds count up by one within a run; a round that a crash cut off may come again. `rounds` holds the last one of
-    each run."""
+    """Check that rounds count up by one within a run; a round interrupted by a crash may repeat. `rounds` contains the
+    last one of each run."""
     if entry["what"] != "round":
         return ""
     run, now = entry["facts"]["run"], entry["facts"]["round"]
@@ -213,56 +240,80 @@ def _out_of_order(entry: dict[str, Any], rounds: dict[str, int]) -> str:
     return "" if last <= now <= last + 1 and now >= 1 else f"round {now} comes after round {last}: there is a gap"
 
 
-def _lost_model(folder: Path, entry: dict[str, Any]) -> str:
-    if entry["what"] != "deployed":
+class _Models:
+    """The models that a log says were deployed. One that is not there is lost unless a line after it says that newer
+    ones alone are kept; `oldest` is the first of these."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.versions, self.oldest = folder, list[int](), -1
+        self.gone: list[tuple[int, Verification]] = []
+
+    def fault(self, entry: dict[str, Any], number: int, last: str) -> str:
+        """What is wrong with the model of a line; `last` is the hash of the line before."""
+        if entry["what"] != "deployed":
+            return ""
+        facts, version = entry["facts"], entry["facts"]["version"]
+        if version not in self.versions[-1:]:
+            bisect.insort(self.versions, version)
+        if 0 < (keeps := facts.get("keeps", 0)) <= len(self.versions):
+            self.oldest = max(self.oldest, self.versions[-keeps])
+        path = self.folder / facts["file"]
+        if not path.exists():
+            fault = f"the model of version {version} is missing: there is no {path.name}"
+            self.gone.append((version, Verification(number - 1, last, fault, number)))
+        elif hashlib.sha256(path.read_bytes()).hexdigest() != facts["digest"]:
+            return f"the model of version {version} is not the one that was deployed: {path.name} has changed"
         return ""
-    path = folder / entry["facts"]["file"]
-    if not path.exists():
-        return f"the model of version {entry['facts']['version']} is gone: there is no {path.name}"
-    if hashlib.sha256(path.read_bytes()).hexdigest() != entry["facts"]["digest"]:
-        version = entry["facts"]["version"]
-        return f"the model of version {version} is not the one that was deployed: {path.name} has changed"
-    return ""
+
+    def lost(self) -> Verification | None:
+        """The first line whose model should be there."""
+        return next((found for version, found in self.gone if version >= self.oldest), None)
 
 
 def _check_head(folder: Path, public: bytes, hashes: list[str]) -> str:
-    """Lines cut off the end leave a head that knows more of them; a crash leaves one that knows one fewer."""
+    """Check the head: truncation leaves a head that counts more lines; a crash leaves one that counts one fewer."""
     try:
         told = json.loads((folder / _HEAD).read_bytes())
         signature = bytes.fromhex(told.pop("signature"))
         count, last = told["count"], told["last"]
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return f"{_HEAD} is missing or cannot be read, so that nobody knows how many lines there were"
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return f"{_HEAD} is missing or cannot be read, so the number of lines is unknown"
     if not keys.is_signed(public, signature, _text(told)):
         return f"the signature of {_HEAD} is not the server's"
     if count > len(hashes):
         return f"{count - len(hashes)} of {count} lines were cut off the end"
     if count and hashes[count - 1] != last:
-        return f"line {count} is not the one that {_HEAD} knows"
+        return f"line {count} does not match {_HEAD}"
+    return ""
+
+
+def _check_chain(lines: list[bytes], hashes: list[str]) -> str:
+    """Check that each line names the hash of the line before it; signatures are left to `verify_journal`."""
+    for number, (line, before) in enumerate(zip(lines, [_FIRST, *hashes], strict=False), 1):
+        if f'"previous":"{before}"'.encode() not in line:
+            return f"line {number} does not follow the previous line: a line was changed, removed, inserted or moved"
     return ""
 
 
 def _key_of(folder: Path) -> bytes:
-    """The server's Ed25519 key, made where there is none."""
+    """The server's Ed25519 key, created if there is none."""
     path = folder / _KEY
     if not path.exists():
         if (folder / _LINES).exists():
-            raise ValueError(f"{path} is missing, and {_LINES} beside it can only go on with that key; restore it.")
+            raise ValueError(f"{path} is missing, and {_LINES} can only be continued with that key; restore it.")
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(path, keys.new_signing_key(), private=True)
     private = path.read_bytes()
     if len(private) != keys.KEY:
-        raise ValueError(f"{path} must hold the {keys.KEY} bytes that were written there; it holds {len(private)}.")
-    if not (folder / _PUBLIC).exists():
-        write_whole(folder / _PUBLIC, f"{keys.signing_public(private).hex()}\n".encode())
+        raise ValueError(f"{path} must contain {keys.KEY} bytes; it contains {len(private)}.")
     return private
 
 
 def _public_of(folder: Path, key: str | None) -> bytes:
-    """The public key that was given, or the one beside the log."""
+    """The public key passed in, or the one next to the log."""
     path = folder / _PUBLIC
     if key is None and not path.exists():
-        raise ValueError(f"{path} is missing; give the server's public key as it was noted (--key).")
+        raise ValueError(f"{path} is missing; pass the server's public key recorded earlier (--key).")
     text = path.read_text().strip() if key is None else key.strip()
     try:
         public = bytes.fromhex(text)
@@ -274,14 +325,14 @@ def _public_of(folder: Path, key: str | None) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """With words for numbers that JSON has none for, such as an infinite epsilon."""
+    """Replace numbers that JSON cannot represent, such as an infinite epsilon, with words."""
     if isinstance(value, dict):
         return {name: _plain(one) for name, one in value.items()}
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _text(entry: dict[str, Any]) -> bytes:
-    """One way to write an entry, so that what is signed is what stands there."""
+    """A canonical encoding of an entry, so what is signed is what is written."""
     return json.dumps(entry, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 

@@ -1,4 +1,4 @@
-"""A client of a live federation: it is asked, works with `client_round`, remembers, and answers."""
+"""A client of a live federation: it handles requests with `client_round`, keeps its memory, and answers."""
 
 import dataclasses
 import os
@@ -31,23 +31,23 @@ from performative.types import Broadcast, ClientMemory, Theta, squared_norm
 
 
 class OwnModelDiverged(Sayable, ArithmeticError):
-    """Nobody else could see it: what the client sends may be sound."""
+    """Only the client can detect it: what it sends may be valid."""
 
-    sentence = "the client's own model has diverged; its memory stays at its last sound round"
+    sentence = "the client's own model has diverged; its memory stays at its last valid round"
 
 
 @eqx.filter_jit
 def first_memory(setup: Setup, theta: Theta, row: Any) -> ClientMemory:
-    """A client's memory before its first round; theta is what the server keeps then."""
+    """A client's memory before its first round; theta is the server's model at that time."""
     mine = client_slice(setup.problem.population, row)
     return init_client(setup.problem, setup.algorithm, mine, theta, client=row)
 
 
 class Member:
-    """Client number `client`, with its memory in `folder` and, where the federation has a [data], its table in `data`.
+    """Client number `client`, with its memory in `folder` and, if the federation has a [data], its table in `data`.
 
-    `answer` may be called twice with the same request: the second time it returns the bytes of the first. The memory
-    moves on only once the server says that it used an answer.
+    `answer` may be called twice with the same request: the second call returns the same bytes. The memory is updated
+    only once the server confirms that it used an answer.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Member:
             )
 
     def answer(self, request: bytes) -> bytes:
-        """One round's work: a request of the server in, an update out. What goes wrong is in the client's log."""
+        """Do one round's work: takes a request of the server, returns an update. Errors go to the client's log."""
         try:
             return self._answer(request)
         except Exception as error:
@@ -93,7 +93,7 @@ class Member:
             return self.stages.answer(ready, asked, request, lambda first: self._train(ready, first))
 
     def _redeploy(self, ready: Ready, request: bytes) -> bytes:
-        """After a rollback: put the deployed model into the world's hands, and do nothing else."""
+        """After a rollback: publish the deployed model, and do nothing else."""
         asked, broadcast = self._read(ready, request)
         if self.source is not None:
             first = first_memory(ready.setup, ready.shared, jnp.asarray(self.client, jnp.int32))
@@ -104,16 +104,16 @@ class Member:
         return encode(about | {"request": digest(request)}, {})
 
     def _sum_logs(self, asked: dict[str, Any], request: bytes) -> bytes:
-        """For a federated audit: sums of this client's logs, as its own copy of [audit] says, and no row."""
+        """For a federated audit: sums of this client's logs, as set by its own copy of [audit], and no rows."""
         if self.federation.audit is None:
-            raise RequestRefused("this client's federation.toml has no [audit]; give both the same app folder.")
+            raise RequestRefused("this client's federation.toml has no [audit]; use the same app folder for both.")
         name, memory = self.federation.member_name(self.client), self.store.folder
         about, arrays = self.federation.audit.answer(name, self.data, memory, asked)
         about |= {"run": asked["run"], "client": self.client, "step": "audit", "request": digest(request)}
         return encode(about, arrays)
 
     def _train(self, ready: Ready, request: bytes) -> bytes:
-        """The round's work, written down as an answer; the second time it is what the first time gave."""
+        """Do the round's work and store the answer; a repeated request returns the stored answer."""
         asked, broadcast = self._read(ready, request)
         mark, began = digest(request), time.monotonic()
         last = self.store.load(ready.memory_like, asked["run"])
@@ -124,13 +124,13 @@ class Member:
         first = first_memory(ready.setup, ready.shared, jnp.asarray(self.client, jnp.int32))
         memory, lost = recall(last, asked["accepted"], first)
         if last is not None and self.private:
-            # Rows that were used are used, whether or not the server took the answer.
+            # Used rows count as used, whether or not the server accepted the answer.
             memory = eqx.tree_at(lambda m: m.batch, memory, last.after.batch, is_leaf=lambda leaf: leaf is None)
-        # Before the work: an answer that a kill cuts off was charged all the same.
+        # Before the work: an answer interrupted by a kill is still charged.
         charged = 0 if self.ledger is None else self.ledger.charge(self.store.charged())
         upload, after = self._work(ready, asked, broadcast, jax.tree.map(jnp.asarray, memory), mark)
         self._check_own(ready, after)
-        # Rows that arrived may be counted in longer whole numbers than those that stood for them.
+        # Real rows may use wider integer types than their placeholders.
         upload = jax.tree.map(lambda leaf, like: np.asarray(leaf, like.dtype), upload, ready.upload_like)
         about = {
             "run": asked["run"],
@@ -141,35 +141,53 @@ class Member:
             "seconds": round(time.monotonic() - began, 4),
         }
         reply = encode(about, flatten(upload, "upload"))
-        # Before it leaves: what was sent is never computed a second time.
+        # Before it is sent: what was sent is never computed again.
         answered = Answered(asked["run"], asked["round"], asked["accepted"], mark, memory, after, reply, charged)
         self.store.save(answered)
         return reply
 
     def _check_own(self, ready: Ready, after: ClientMemory) -> None:
-        """Refuse to go on with a model of one's own that is not finite, or beyond all measure."""
+        """Raise if the client's personal model is non-finite or far too large."""
         if has_numbers(after.own):
             length = float(jnp.sqrt(squared_norm(after.own)))
             most = LIMIT * (1 + float(jnp.sqrt(squared_norm(ready.start))))
             if not length <= most:
-                raise OwnModelDiverged(f"this client's own model is {length:.3g} long; at most {most:.3g} makes sense.")
+                raise OwnModelDiverged(f"this client's own model has norm {length:.3g}; the limit is {most:.3g}.")
 
     def _check_once(self, last: Answered, asked: dict[str, Any]) -> None:
-        """Refuse a request that came too late, and a second one for the same round where answers are private."""
+        """Refuse a stale request, and a second one for the same round if answers are private."""
         if last.round > asked["round"]:
-            raise RequestRefused(f"the request is void: this client has answered round {last.round} since.")
+            raise RequestRefused(f"the request is stale: this client has since answered round {last.round}.")
         if self.private or self.stages is not None:
             raise RequestRefused(
-                f"this client has answered another request for round {last.round}; where noise or secure aggregation "
-                "protects people, a round is answered once."
+                f"this client has answered another request for round {last.round}; with private noise or secure "
+                "aggregation, a round is answered only once."
             )
 
     def _read(self, ready: Ready, request: bytes) -> tuple[dict[str, Any], Broadcast]:
         asked, arrays = self._head(ready, request)
+        self._check_steps(ready, asked.get("steps"))
         return asked, unflatten(ready.asked_like[1], arrays, "broadcast")
 
+    def _check_steps(self, ready: Ready, steps: Any) -> None:
+        """Refuse a number of local steps that the method never asks of this client. A server that had all clients but
+        one do none would see that one's update in the sum."""
+        algorithm = ready.setup.algorithm
+        if ready.asked_like[0].steps is None:
+            if steps is not None:
+                raise RequestRefused("the request sets the number of local steps, which this method does not vary.")
+            return
+        law = algorithm.participation.step_law(self.federation.clients, algorithm.steps)
+        possible = np.ones(algorithm.steps, bool) if law is None else law[self.client] > 0
+        known = (np.flatnonzero(possible) + 1).tolist()
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps not in known:
+            raise RequestRefused(
+                f"the request asks for {str(steps)[:20]} local steps; this method asks this client for {known[0]} to "
+                f"{known[-1]}."
+            )
+
     def _head(self, ready: Ready, request: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """What a request says, checked, and its arrays, which are not."""
+        """The checked header of a request, and its arrays, unchecked."""
         try:
             asked, arrays = decode(request)
         except Malformed as error:
@@ -177,13 +195,13 @@ class Member:
         kinds = {"run": str, "identity": str, "round": int, "client": int, "accepted": int, "version": int}
         for name, kind in kinds.items():
             if not isinstance(asked.get(name), kind):
-                raise RequestRefused(f"the request says no {name}")
+                raise RequestRefused(f"the request has no {name}")
         if asked["client"] != self.client:
             raise RequestRefused(f"the request is for client {asked['client']}; this is client {self.client}.")
         if asked["identity"] != ready.identity:
             raise RequestRefused(
-                "the server runs another problem, algorithm, start, seed, precision or privacy than this client's "
-                "files say; give both the same app folder."
+                "the server's problem, algorithm, start, seed, precision or privacy differs from this client's files; "
+                "use the same app folder for both."
             )
         return asked, arrays
 
@@ -195,8 +213,7 @@ class Member:
             placed = on_device(people_of(self.source, deployed, self.federation.problem), setup.weights.dtype)
             problem = dataclasses.replace(setup.problem, population=placed, weights=None)
             setup, row = dataclasses.replace(setup, problem=problem), jnp.zeros((), jnp.int32)
-        steps = asked.get("steps")
-        steps = None if steps is None else jnp.asarray(int(steps), jnp.int32)
+        steps = None if asked.get("steps") is None else jnp.asarray(asked["steps"], jnp.int32)
         privacy, secrets = self.federation.privacy, None
         if privacy is not None and privacy.noise == "secure":
             secrets = client_secrets(self.federation.algorithm, ready.start)
@@ -204,8 +221,8 @@ class Member:
         return one_client(setup, broadcast, memory, keys, client, steps, secrets, row)
 
     def _deployed(self, ready: Ready, asked: dict[str, Any], broadcast: Broadcast, memory: PyTree) -> Deployed:
-        """What this client's people meet. A model of its own has a number of its own: the server's do not tell them
-        apart."""
+        """The model this client's people face. A personal model has its own version number: the server's do not
+        distinguish them."""
         version, at = asked["version"], asked["round"]
         if ready.setup.algorithm.sharing.is_one:
             return Deployed(version, jax.tree.map(np.asarray, broadcast.deployed), at)
@@ -215,9 +232,9 @@ class Member:
         return Deployed(own_version(self.store.folder, print_of, version), theta, at)
 
     def _keys(self, ready: Ready, run: str, mark: str) -> RunKeys:
-        """The run's keys, as in `pf.run`; where noise protects people, keys that only this client knows.
+        """The run's keys, as in `pf.run`; with private noise, keys that only this client knows.
 
-        Those differ from request to request: the difference of two answers never cancels the noise. What orders the
+        Those differ between requests: the difference of two answers never cancels the noise. The key that orders the
         rows of an epoch is the same throughout the run.
         """
         if not self.private:

@@ -1,4 +1,4 @@
-"""Logs that stay with the members of a federation: where they lie, and what may leave of them."""
+"""Logs that stay with the members of a federation: where they are, and what may leave."""
 
 import dataclasses
 import hashlib
@@ -27,17 +27,17 @@ _URL = ".url"
 
 @dataclasses.dataclass(frozen=True)
 class MemberLogs:
-    """[audit]: one log a member, on its own host; sums of it may leave, rows never do.
+    """[audit]: one log per member, on its own host; its sums may leave, rows never do.
 
     Attributes:
         path: folder, Parquet data set, .duckdb or .sqlite file, with {client} for the member's name or number; relative
-            to the folder of data that the member gives. A file that ends in .url holds a database's URL
-        map: audit.toml, the same for all members: which column is what. It travels with the app
+            to the member's data folder. A file that ends in .url contains a database URL
+        map: audit.toml, the same for all members: the role of each column. It is part of the app
         groups: column of the protected group
-        least: cells of fewer people are left out and counted
-        epsilon, delta: noise that keeps this promise to each person. The answer is then made once and sent again
-            whenever it is asked for: a second one, of other noise, would spend the promise twice
-        beside: the folder of federation.toml, where `map` lies and relative paths begin when a member gives no folder
+        least: cells with fewer people are dropped and counted
+        epsilon, delta: privacy guarantee for each person, by adding noise. The answer is then computed once and sent
+            again on every request: a second one with fresh noise would spend the budget twice
+        beside: the folder of federation.toml, which contains `map` and is the default data folder
     """
 
     path: str
@@ -53,7 +53,7 @@ class MemberLogs:
         if not self.path:
             raise ValueError("path must name a folder or a file of logs; got ''.")
         if (self.epsilon is None) != (self.delta is None):
-            raise ValueError("epsilon and delta go together: give both, or neither.")
+            raise ValueError("epsilon and delta go together: set both, or neither.")
         if self.epsilon is not None and not self.epsilon > 0:
             raise ValueError(f"epsilon must be above 0; got {self.epsilon:g}.")
         if self.delta is not None and not 0 < self.delta < 1:
@@ -67,7 +67,7 @@ class MemberLogs:
 
     @property
     def mark(self) -> str:
-        """A digest of all that decides what leaves: server and member must have the same."""
+        """A digest of all settings that decide what leaves: server and member must have the same."""
         told = {name: value for name, value in dataclasses.asdict(self).items() if name not in ("map", "beside")}
         told["map"] = None if self._map is None else hashlib.sha256(self._map.read_bytes()).hexdigest()
         return digest(json.dumps(told, sort_keys=True).encode())
@@ -76,15 +76,15 @@ class MemberLogs:
         """One member's log on this machine."""
         path = Path(self.beside if folder is None else folder) / self.path.replace(_PLACE, name)
         if not path.exists():
-            raise TableFailed(f"there are no logs path = {self.path!r} in the client's folder", f"{path} is not there")
+            raise TableFailed(f"there are no logs path = {self.path!r} in the client's folder", f"{path} is missing")
         return path.read_text().strip() if path.suffix == _URL else path
 
     def answer(
         self, name: str, folder: str | os.PathLike[str] | None, memory: Path, asked: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """The sums of one member's logs, without a row. What is sent is written down in its own folder, `memory`."""
+        """The sums of one member's logs, without rows. What is sent is recorded in its own folder, `memory`."""
         if asked.get("mark") != self.mark:
-            raise RequestRefused("the server's [audit] or its map is another one; give both the same app folder.")
+            raise RequestRefused("the server's [audit] or its map differs; use the same app folder for both.")
         kept = memory / _ANSWER
         if self.epsilon is not None and kept.exists():
             about, arrays = decode(kept.read_bytes())

@@ -1,4 +1,4 @@
-"""What a client remembers between rounds, on its own disk, so that no kill loses or repeats a round."""
+"""A client's memory between rounds, on its own disk, so no kill loses or repeats a round."""
 
 import dataclasses
 import hashlib
@@ -25,8 +25,8 @@ class Answered:
     """The last round that a client answered.
 
     `before` is its memory as the server knew it then, at round `accepted` (-1: the start); `after` is what it becomes
-    once the server says that it used the answer. `request` is the fingerprint of what was asked, `charged` how many
-    answers the client's own privacy ledger held.
+    once the server confirms that it used the answer. `request` is the fingerprint of the request, `charged` the number
+    of answers in the client's own privacy ledger.
     """
 
     run: str
@@ -40,16 +40,16 @@ class Answered:
 
 
 class MemoryStore:
-    """A client's folder: one file that appears whole or not at all."""
+    """A client's folder: one file, written atomically."""
 
     def __init__(self, folder: str | os.PathLike[str]):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def load(self, like: Any, run: str | None = None) -> Answered | None:
-        """The last answer, None where there is none (or none of that run).
+        """The last answer, None if there is none (or none of that run).
 
-        A file that cannot be read is refused, not forgotten.
+        An unreadable file raises an error; it is not ignored.
         """
         path = self.folder / _FILE
         if not path.exists():
@@ -70,11 +70,11 @@ class MemoryStore:
             )
         except (Damaged, Malformed, KeyError) as error:
             raise ValueError(
-                f"{path} does not hold this client's memory: {error}. Move the file away to start this client anew."
+                f"{path} does not contain this client's memory: {error}. Move the file away to reset this client."
             ) from error
 
     def charged(self) -> int:
-        """Answers that its privacy ledger held when the client last answered, in whichever run."""
+        """The number of answers in the privacy ledger when the client last answered, in any run."""
         path = self.folder / _FILE
         return decode(read_sealed(path))[0]["charged"] if path.exists() else 0
 
@@ -82,24 +82,24 @@ class MemoryStore:
         about = {name: getattr(answered, name) for name in ("run", "round", "accepted", "request", "charged")}
         arrays = flatten(answered.before, "before") | flatten(answered.after, "after")
         arrays["reply"] = np.frombuffer(answered.reply, np.uint8)
-        write_sealed(self.folder / _FILE, encode(about, arrays))
+        write_sealed(self.folder / _FILE, encode(about, arrays), private=True)  # the reply is the update itself
 
 
 def secret_keys_of(folder: Path, *purpose: str) -> RunKeys:
-    """Keys that only the owner of the folder knows, others for each purpose."""
+    """Keys that only the owner of the folder knows, different for each purpose."""
     path = folder / _SEED
     if not path.exists():
         write_whole(path, os.urandom(32), private=True)
     secret = path.read_bytes()
     if len(secret) != 32:
-        raise ValueError(f"{path} must hold the 32 bytes that were written there; it holds {len(secret)}.")
+        raise ValueError(f"{path} must contain 32 bytes; it contains {len(secret)}.")
     words = hashlib.sha256(b"\0".join([secret, *(word.encode() for word in purpose)])).digest()[:8]
     return run_keys(jax.random.wrap_key_data(jnp.asarray(np.frombuffer(words, np.uint32)), impl="threefry2x32"))
 
 
 def own_version(folder: Path, fingerprint: str, least: int) -> int:
-    """The number under which a client publishes a model of its own: that of the last one where it is the same, else the
-    next, and at least `least`. It is written down before the model goes out, so that no kill uses a number twice."""
+    """The version under which a client publishes a personal model: that of the last one if unchanged, otherwise the
+    next, and at least `least`. It is saved before the model is published, so no kill uses a version twice."""
     path = folder / _PUBLISHED
     last = json.loads(path.read_text()) if path.exists() else None
     if last is not None and last["fingerprint"] == fingerprint:
@@ -110,7 +110,7 @@ def own_version(folder: Path, fingerprint: str, least: int) -> int:
 
 
 def recall(last: Answered | None, accepted: int, first: Any) -> tuple[Any, bool]:
-    """The memory that the server's records go with, and whether it was lost.
+    """The memory that matches the server's records, and whether it was lost.
 
     Args:
         accepted: the last round in which the server used an answer of this client, -1 for none

@@ -1,4 +1,4 @@
-"""A federation from a TOML file: the tables of `performative run`, and [federation] for what a network adds."""
+"""A federation from a TOML file: the tables of `performative run`, and [federation] for the network settings."""
 
 import os
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from performative.live.federation import Federation
 from performative.live.member_logs import MemberLogs
 from performative.live.sources.tables import TableSource
 
-# Of [run], what a federation shares with a simulation.
+# Entries of [run] that a federation shares with a simulation.
 _SHARED = ("rounds", "theta", "seed", "dtype", "privacy")
 _NOT_IN_TABLE = ("problem", "algorithm", *_SHARED, "source", "before_deploy", "audit")
 
@@ -25,19 +25,19 @@ def load(
 ) -> Federation:
     """The federation that a file describes. `performative run` simulates the same file.
 
-    Where it has a [data], rows stay in the members' own tables and zeros stand for them here; relative paths are
-    looked up in the member's folder of data, or else beside the file.
+    If it has a [data], rows stay in the members' own tables and are replaced by zeros here; relative paths are looked
+    up in the member's data folder, or otherwise next to the file.
 
-    An [audit] says where members' logs lie: see `MemberLogs`. Entries of [run] that only a simulation has (repeats,
-    risk, ...) are left to it. Where the file has a [federation], deploy = "round" is the default.
+    An [audit] sets where the members' logs are: see `MemberLogs`. Entries of [run] that apply only to a simulation
+    (repeats, risk, ...) are ignored. If the file has a [federation], deploy = "round" is the default.
     """
     file = Path(path)
-    # Callbacks of the file are called by a simulation.
+    # Callbacks of the file apply only to a simulation.
     experiment = load_experiment(file, {"callbacks": []}, read_tables=False)
     try:
         if experiment.data is not None:
             if source is not None:
-                raise ConfigError("[data] says where rows come from, and so does source=; keep one of them.", "data")
+                raise ConfigError("both [data] and source= define where rows come from; keep one of them.", "data")
             source = TableSource(experiment.data, file.parent)
         table = parse(file).get("federation", {})
         keywords = Builder(file.parent).keywords(Federation, table, "federation", leave_out=_NOT_IN_TABLE)

@@ -1,4 +1,4 @@
-"""After a rollback: the deployed model reaches every client, whoever takes part in the round."""
+"""After a rollback: send the deployed model to every client, whoever participates in the round."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from performative.live.transport import AbstractTransport
 from performative.live.wire import decode, digest, encode, flatten
 from performative.types import Broadcast, Cohort
 
-# Of a round's time, what clients that are only told of a model may take.
+# The share of a round's time for clients that only receive a model.
 _PART = 0.25
 
 
@@ -25,7 +25,7 @@ def redeploy(
     broadcast: Broadcast,
     version: int,
 ) -> None:
-    """Send the deployed model to clients that have met none since the last rollback and are not of this cohort."""
+    """Send the deployed model to clients that have received none since the last rollback and are not in this cohort."""
     asked = np.asarray(cohort.ids)[np.asarray(cohort.present)].tolist()
     left = sorted(set(store.unreached()) - set(asked))
     if not left:

@@ -1,4 +1,4 @@
-"""The whole federation in one process, for finding faults before there is a network."""
+"""The whole federation in one process, to find errors before there is a network."""
 
 import contextlib
 import os
@@ -22,11 +22,11 @@ def rehearse(
     data: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> History:
-    """Run a federation with every client a thread of this process: same requests, same answers, no network.
+    """Run a federation with every client as a thread of this process: same requests, same answers, no network.
 
     Args:
-        folder: keeps the server's records in `server` and each client's memory in `clients/<i>`; None forgets them
-        data: folder of the members' tables, where there is a [data]; None for the app's own
+        folder: keeps the server's records in `server` and each client's memory in `clients/<i>`; None discards them
+        data: folder of the members' tables, if there is a [data]; None for the app folder
         options: as for `serve`
     """
     with in_process(federation, folder, data) as (transport, place):
@@ -37,7 +37,7 @@ def rehearse(
 def in_process(
     federation: Federation, folder: str | os.PathLike[str] | None = None, data: str | os.PathLike[str] | None = None
 ) -> Iterator[tuple[InProcess, Path]]:
-    """Every client as a thread of this process, and the folder of their records; None is one that passes."""
+    """Every client as a thread of this process, and the folder of their records; None for a temporary folder."""
     with contextlib.ExitStack() as passing:
         place = Path(passing.enter_context(tempfile.TemporaryDirectory()) if folder is None else folder)
         folders = {i: place / "clients" / str(i) for i in range(federation.clients)}

@@ -20,16 +20,17 @@ from performative.live.flight import Flight
 from performative.live.gathering import Gathered, gather
 from performative.live.memory import secret_keys_of
 from performative.live.redeploy import redeploy
+from performative.live.retention import models_kept
 from performative.live.screen import Screen, length_of
 from performative.live.secure.summing import collect_sum, left_factor, sum_weights
 from performative.live.server_store import ServerStore, same_model
-from performative.live.transport import AbstractTransport
+from performative.live.transport import VACANT, AbstractTransport
 from performative.live.wire import digest, encode, flatten
 from performative.types import Broadcast, Cohort, State, Theta, Upload, squared_norm
 
-# Of what a client says went wrong, so much is written down.
+# The number of characters kept of a client's error.
 _LONGEST_REASON = 500
-# Where the user sets no limit: the longest update, in units of 1 + |theta|, and in units of the round's median.
+# Default limits of an update's norm, in units of 1 + |theta| and in units of the round's median.
 _NORM, _OUT_OF_LINE = 1e6, 1e3
 
 
@@ -55,10 +56,10 @@ def live_round(
     version: int,
     flight: Flight | None = None,
 ) -> Outcome:
-    """One round from `state`. Whatever clients do, it ends, and the model stays finite.
+    """Run one round from `state`. Whatever clients do, it ends, and the model stays finite.
 
-    Where the server is asynchronous, `flight` holds those that are still at work on earlier models: a round is one move
-    of the server, once a buffer is full.
+    For an asynchronous server, `flight` contains the clients still training on earlier models: a round is one server
+    update, once a buffer is full.
     """
     ready, at = federation.ready, int(state.round)
     cohort, broadcast, chosen = _open(federation, store, run, state)
@@ -67,7 +68,7 @@ def live_round(
         version += 1
     version = store.keep_model(version, broadcast.deployed, round=at)
     if version != before or at == 0:
-        store.log_deployed(version, at)
+        store.log_deployed(version, at, models_kept(federation.keep_models, broadcast.deployed))
     weights = _told_weights(ready, state, cohort, broadcast)
     redeploy(federation, transport, store, run, cohort, broadcast, version)
     starting = None if flight is None else _starting(federation, store, flight, at)
@@ -105,7 +106,7 @@ def live_round(
         flight.end([*gathered.heard, *gathered.rejected, *gathered.failed])
     no_limit = jnp.asarray(jnp.inf, ready.setup.weights.dtype)  # a round has its own
     after, report, used = _close(federation, ready, state, cohort, broadcast, chosen, gathered, rounds, total)
-    if requests and not used:  # nobody, or fewer than the quorum: the round counts, the model stays
+    if requests and not used:  # nobody, or fewer than the quorum: the round counts, the model is unchanged
         store.note("quorum", at, heard=len(gathered.heard), needed=federation.quorum)
         after, told["idle"] = _stay(state, broadcast, state.theta), _why_idle(gathered, federation.quorum)
     levels = row_one(ready.setup, after, report, True, no_limit)["levels"] if federation.before_deploy else {}
@@ -118,14 +119,15 @@ def live_round(
         told["idle"] = f"the new model was not deployed: {reason}"
     told["used"] = len(used)
     store.keep_reached(gathered.heard)
-    row, dtype = row_one(ready.setup, after, report, True, no_limit), ready.setup.weights.dtype
+    keep = federation.record.theta == "all"
+    row, dtype = row_one(ready.setup, after, report, keep, no_limit), ready.setup.weights.dtype
     counts = {name: as_total(jnp.asarray(told[name], jnp.int32), dtype) for name in ("rejected", "missing")}
     row["totals"] |= counts | {"time": as_total(jnp.asarray(gathered.seconds, dtype), dtype)}
     return Outcome(after, row, {client: rounds[client] for client in used}, version, told)
 
 
 def _starting(federation: Federation, store: ServerStore, flight: Flight, at: int) -> set[int]:
-    """Who takes the newest model now; whoever was at work for too long is noted, and idle again."""
+    """Who takes the newest model now; clients that exceeded the timeout are logged, and idle again."""
     for client in flight.give_up():
         store.note("silent", at, client=client, reason=f"no answer within {federation.timeout:g} s")
     words = jax.random.key_data(federation.ready.keys.of_server(jnp.asarray(at, jnp.int32)))
@@ -136,7 +138,7 @@ def _gather(
     federation: Federation, transport: AbstractTransport, requests: dict[int, bytes], expected: dict[int, Any],
     longest: float, flight: Flight | None,
 ) -> Gathered:  # fmt: skip
-    """Single updates, each screened."""
+    """Gather individual updates, each screened."""
     screen, timeout = Screen(federation.ready.upload_like, longest, federation.size), float(federation.timeout)
     gathered = gather(
         transport,
@@ -156,7 +158,7 @@ def _gather(
 
 
 def _told_weights(ready: Ready, state: State, cohort: Cohort, broadcast: Broadcast) -> dict[int, float] | None:
-    """What each client's update is multiplied by before it is added to the others'; None where single ones are seen."""
+    """The weight of each client's update in the sum; None if the server sees individual updates."""
     if ready.secure is None:
         return None
     ids = np.asarray(cohort.ids).tolist()
@@ -174,24 +176,24 @@ def _blank(ready: Ready, steps: int) -> Upload:
 
 
 def _stacked(ready: Ready, broadcast: Broadcast, rows: list[Upload], rounds: list[int]) -> Upload:
-    """Uploads as rows of a cohort, with how far the steps reach that they took in those rounds."""
+    """Uploads as rows of a cohort, with the effective step size of those rounds."""
     upload: Upload = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *rows)
     reached = _reaches(ready.setup.algorithm, broadcast, upload.steps, jnp.asarray(rounds, broadcast.round.dtype))
     return eqx.tree_at(lambda u: u.effective_step, upload, reached)
 
 
 def _refuse_long_sum(gathered: Gathered, total: Theta | None, weights: dict[int, float], longest: float) -> None:
-    """Of a sum only the mean can be screened."""
+    """Screen the mean: with secure aggregation, individual updates cannot be screened."""
     if total is None:
         return
     length = length_of(total) / sum(weights[client] for client in gathered.heard)
     if not length <= longest:
         gathered.heard = {}
-        gathered.refusal = f"the mean update is {length:.3g} long; at most {longest:.3g} is taken"
+        gathered.refusal = f"the mean update has norm {length:.3g}; the limit is {longest:.3g}"
 
 
 def _refuse_out_of_line(gathered: Gathered) -> None:
-    """Where three or more answered, an update far longer than most is refused: a mean would follow it alone."""
+    """If three or more answered, reject an update far larger than most: it would dominate a mean."""
     lengths = {client: length_of(upload.delta) for client, upload in gathered.heard.items()}
     if len(lengths) < 3:
         return
@@ -200,8 +202,8 @@ def _refuse_out_of_line(gathered: Gathered) -> None:
         if length > most > 0:
             del gathered.heard[client]
             gathered.rejected[client] = (
-                f"the update is {length:.3g} long, more than {_OUT_OF_LINE:g} times the median of this round; norm= "
-                "sets a limit of your own"
+                f"the update has norm {length:.3g}, more than {_OUT_OF_LINE:g} times the median of this round; set "
+                "another limit with norm="
             )
 
 
@@ -215,7 +217,7 @@ def _requests(
     weights: dict[int, float] | None = None,
     only: set[int] | None = None,
 ) -> tuple[dict[int, bytes], dict[int, dict[str, Any]]]:
-    """What each client is asked, and what its answer must say; of the cohort `only` these, None for all."""
+    """Each client's request, and what its answer must contain; `only` these of the cohort, None for all."""
     ids = np.asarray(cohort.ids)
     active = np.ones(len(ids), bool) if cohort.active is None else np.asarray(cohort.active)
     active = active if only is None else active & np.isin(ids, list(only))
@@ -232,14 +234,14 @@ def _requests(
 
 
 def _stay(state: State, broadcast: Broadcast, theta: Theta) -> State:
-    """The round is over, and nothing has moved but the clock."""
+    """End the round with nothing changed but the clock."""
     return dataclasses.replace(state, theta=theta, deployed=broadcast.deployed, round=state.round + 1)
 
 
 def _open(federation: Federation, store: ServerStore, run: str, state: State) -> tuple[Cohort, Broadcast, Any]:
-    """The cohort and what it is told. Where the first K to answer are taken, everyone is asked.
+    """The cohort and its broadcast. If the first K to answer are used, everyone is asked.
 
-    Where noise protects people, who is drawn must be as hard to guess as the noise: the key is the server's secret.
+    With private noise, the sampled cohort must be as hard to guess as the noise: the key is the server's secret.
     """
     ready, keys = federation.ready, federation.ready.keys
     if adds_private_noise(federation.algorithm):
@@ -255,9 +257,9 @@ def _open(federation: Federation, store: ServerStore, run: str, state: State) ->
 def _first(
     ready: Ready, gathered: Gathered, cohort: Cohort, k: int, at: int = 0, flight: Flight | None = None
 ) -> Cohort:
-    """The first k that answered, with the weights of the participation part; fewer where the time was up before.
+    """The first k that answered, with the weights of the participation part; fewer if the time ran out.
 
-    An asynchronous server weighs them by their age too, and drops those that are too old.
+    An asynchronous server also weights them by their age, and drops those that are too old.
     """
     order = list(gathered.heard)[:k]
     clients = ready.setup.weights.shape[0]
@@ -278,8 +280,7 @@ def _close(
     federation: Federation, ready: Ready, state: State, cohort: Cohort, broadcast: Broadcast, chosen: Any,
     gathered: Gathered, rounds: dict[int, int], total: Theta | None = None,
 ) -> tuple[State, Report, list[int]]:  # fmt: skip
-    """The uploads as rows of the cohort, and the move that the aggregator makes of them, or of their sum; `rounds` says
-    when each was asked."""
+    """Aggregate the uploads, as rows of the cohort, or their sum; `rounds` is when each client was asked."""
     ids = np.asarray(cohort.ids).tolist()
     active = np.ones(len(ids), bool) if cohort.active is None else np.asarray(cohort.active)
     blank = _blank(ready, 0)
@@ -310,7 +311,7 @@ def _close(
 
 @eqx.filter_jit
 def _reaches(algorithm: Any, broadcast: Broadcast, steps: Any, rounds: Any) -> Any:
-    """How far each client's steps reach: worked out here, since it decides how much an update counts for."""
+    """Each client's effective step size: computed on the server, since it determines the weight of an update."""
 
     def one(done: Any, round: Any) -> Any:
         return effective_step(algorithm, dataclasses.replace(broadcast, round=round), done)
@@ -319,13 +320,13 @@ def _reaches(algorithm: Any, broadcast: Broadcast, steps: Any, rounds: Any) -> A
 
 
 def _missing_noise(federation: Federation, cohort: Cohort, share: float) -> tuple[int, Theta]:
-    """The noise of clients that were not heard, so that the sum is as private as promised; and the row to add it to.
+    """The noise of missing clients, so the sum is as private as guaranteed; and the row to add it to.
 
-        sum_i a_i n_i has variance (s c a)^2 m / K of the promised (s c a)^2:   add N(0, (s c a)^2 (1 - m / K))
+        sum_i a_i n_i has variance (s c a)^2 m / K of the required (s c a)^2:   add N(0, (s c a)^2 (1 - m / K))
 
     with m of K clients heard, a the largest weight, s the noise multiplier, c the clip. It is added to the row of that
-    weight, which is adding a times it to the mean. A server that only sees sums has seen this one without it: what is
-    promised against that server counts the least number of clients in a sum.
+    weight, which adds a times it to the mean. A server that sees only sums has seen this one without it: the guarantee
+    against that server assumes the minimum number of clients in a sum.
     """
     ready, privacy = federation.ready, federation.privacy
     channel: Any = federation.algorithm.channel
@@ -340,12 +341,12 @@ def _missing_noise(federation: Federation, cohort: Cohort, share: float) -> tupl
 
 
 def _write_down(store: ServerStore, at: int, gathered: Gathered, requests: dict[int, bytes], silent: bool) -> None:
-    """What went wrong, a line each; `silent`: whether those who said nothing were waited for."""
+    """Log what went wrong, one line each; `silent`: whether the server waited for silent clients."""
     for what, reasons in (("rejected", gathered.rejected), ("failed", gathered.failed)):
         for client, reason in reasons.items():
             store.note(what, at, client=client, reason=reason[:_LONGEST_REASON])
     for client in gathered.lost_memory:
-        store.note("memory lost", at, client=client, reason="it began anew")
+        store.note("memory lost", at, client=client, reason="it was reset")
     if gathered.refusal:
         store.note("sum refused", at, reason=gathered.refusal)
         return
@@ -355,40 +356,42 @@ def _write_down(store: ServerStore, at: int, gathered: Gathered, requests: dict[
 
 
 def _why_idle(gathered: Gathered, quorum: int) -> str:
-    """Why no answer of a round was used: what the first client said that did not do, or that all were silent."""
+    """Why no answer of a round was used: the first client's reason, or that all were silent; vacant numbers last."""
     if gathered.refusal:
         first = [f"; client {client}: {reason}" for client, reason in sorted(gathered.failed.items())[:1]]
         return gathered.refusal + "".join(first)[:_LONGEST_REASON]
-    said = f"{len(gathered.heard)} of the {quorum} answers came that quorum= asks for; " if gathered.heard else ""
-    for what, reasons in (("failed", gathered.failed), ("was refused", gathered.rejected)):
+    said = f"only {len(gathered.heard)} of the {quorum} answers required by quorum= arrived; " if gathered.heard else ""
+    for what, reasons in (("failed", gathered.failed), ("was rejected", gathered.rejected)):
         for client, reason in sorted(reasons.items()):
-            return f"{said}client {client} {what}: {reason[:_LONGEST_REASON]}"
-    return f"{said}no answer within {gathered.seconds:.1f} s"
+            if reason != VACANT:
+                return f"{said}client {client} {what}: {reason[:_LONGEST_REASON]}"
+    vacant = [f"; client {client}: {VACANT}" for client, reason in sorted(gathered.failed.items()) if reason == VACANT]
+    return f"{said}no answer within {gathered.seconds:.1f} s" + "".join(vacant[:1])
 
 
 def _beyond(ready: Ready, after: State) -> str | None:
-    """Why the new model cannot be used at all, None where it can."""
+    """Why the new model cannot be used at all, None if it can."""
     length = float(jnp.sqrt(squared_norm(after.theta)))
     most = LIMIT * (1 + float(jnp.sqrt(squared_norm(ready.shared))))
-    return None if length <= most else f"the new model is {length:.3g} long; at most {most:.3g} makes sense"
+    return None if length <= most else f"the new model has norm {length:.3g}; the limit is {most:.3g}"
 
 
 def _why_not(
     federation: Federation, store: ServerStore, after: State, broadcast: Broadcast, report: dict[str, Any]
 ) -> str | None:
-    """Why the new model may not be deployed, None where it may (or is not going to be). An approval is logged."""
+    """Why the new model may not be deployed, None if it may (or will not be). An approval is logged."""
     follows = federation.algorithm.deploy.next(broadcast.deployed, after.theta, after.round)
     if federation.before_deploy is None or same_model(follows, broadcast.deployed):
         return None
     try:
         verdict = federation.before_deploy(jax.tree.map(np.asarray, after.theta), report)
         allowed = verdict is None or (not isinstance(verdict, str) and bool(verdict))
-    except Exception as error:  # a check that breaks down has not said yes
+    except Exception as error:  # a check that raises has not approved
         return f"before_deploy raised {type(error).__name__}: {error}"
     if allowed:
         store.journal.write("approved", round=int(after.round), model=digest(encode({}, flatten(after.theta, "theta"))))
         return None
-    return verdict if isinstance(verdict, str) else "before_deploy refused it"
+    return verdict if isinstance(verdict, str) else "before_deploy rejected it"
 
 
 def _numbers(levels: dict[str, Any]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The server's folder: checkpoint, models, what happened, and a lock so that only one server writes."""
+"""The server's folder: checkpoint, models, events, and a lock so only one server writes."""
 
 import contextlib
 import fcntl
@@ -15,7 +15,7 @@ import numpy as np
 
 from performative._base.files import Damaged, digest_of, read_sealed, write_sealed, write_whole
 from performative._engine.checkpoint import RunFolder
-from performative.live.journal import Journal
+from performative.live.journal import Journal, read_journal
 from performative.live.wire import decode, encode, flatten, unflatten
 from performative.types import Theta
 
@@ -27,10 +27,10 @@ _ROLLBACK = "rollback.json"
 
 
 class ServerStore:
-    """All that a server must not forget. `identity` is that of the run; a folder of another run is refused.
+    """All that a server must not lose. `identity` is that of the run; a folder of another run raises an error.
 
     state.json, state-*.npz, records-*.npz   model, aggregator's memory, who was heard, history
-    models/000012.bin                        every model that was deployed, by version
+    models/000012.bin                        the last models that were deployed, by version
     events.jsonl                             what went wrong and what was decided, a line each
     status.json, rounds.jsonl                where the run stands, and how each round went
     ledger.json                              what privacy was spent
@@ -42,13 +42,15 @@ class ServerStore:
         self.folder = Path(folder)
         self.checkpoint = RunFolder(folder, identity, resume).opened()
         self.journal = Journal(self.folder)
+        deployed = (entry for entry in read_journal(self.folder) if entry["what"] == "deployed")
+        self._deployed = {int(entry["facts"]["version"]) for entry in deployed}
         self.models = self.folder / "models"
         self.models.mkdir(exist_ok=True)
 
     def begin(self, identity: str) -> dict[str, Any]:
-        """The run's name, which no other run has (clients begin anew where it changes), and its first version.
+        """The run's unique name (clients reset when it changes), and its first version.
 
-        A start that was cut off before its first round was written, and then changed, is another run.
+        A start that was interrupted before its first round was saved, and then changed, is another run.
         """
         path = self.folder / _RUN
         told = json.loads(path.read_text()) if path.exists() else {"version": 0}
@@ -61,32 +63,37 @@ class ServerStore:
         return told
 
     def note(self, what: str, round: int, **facts: Any) -> None:
-        """A line among the events, and one in the signed log."""
+        """Add a line to the events, and one to the signed log."""
         self.journal.write(what, round=round + 1, **facts)
         _add_line(self.folder / _EVENTS, {"time": round_time(), "round": round, "what": what, **facts})
 
     def tell(self, **facts: Any) -> None:
-        """Where the run stands."""
+        """Write the status of the run."""
         write_whole(self.folder / _STATUS, json.dumps({"time": round_time(), **facts}).encode())
 
     def tell_round(self, **facts: Any) -> None:
-        """The same, and a line among the rounds; a round that a kill cut off may stand there twice."""
+        """The same, plus a line in the rounds; a round interrupted by a kill may appear twice."""
         self.tell(**facts)
         _add_line(self.folder / _ROUNDS, facts)
 
-    def log_deployed(self, version: int, round: int) -> None:
-        """The model of a version goes out in a round: its file and digest are in the signed log before it does."""
+    def log_deployed(self, version: int, round: int, keeps: int) -> None:
+        """The model of a version goes out in a round: its file and digest are in the signed log before it does, and
+        how many of the last ones are kept; those before them are then removed."""
         path = model_file(self.folder, version)
         facts = {"file": path.relative_to(self.folder).as_posix(), "digest": digest_of(path.read_bytes())}
-        self.journal.write("deployed", version=version, round=round + 1, **facts)
+        self.journal.write("deployed", version=version, round=round + 1, **facts, keeps=keeps)
+        self._deployed.add(version)
+        last = set(sorted(self._deployed)[-keeps:])
+        for old in self._deployed & set(model_versions(self.folder)) - last:
+            model_file(self.folder, old).unlink()
 
     def unreached(self) -> list[int]:
-        """Clients that have met no model since the last rollback."""
+        """Clients that have received no model since the last rollback."""
         path = self.folder / _ROLLBACK
         return json.loads(path.read_text()) if path.exists() else []
 
     def keep_reached(self, clients: Iterable[int]) -> None:
-        """These have met the deployed model."""
+        """Record that these clients have received the deployed model."""
         if left := self.unreached():
             self.keep_unreached(sorted(set(left) - set(clients)))
 
@@ -94,7 +101,7 @@ class ServerStore:
         write_whole(self.folder / _ROLLBACK, json.dumps(clients).encode())
 
     def keep_model(self, version: int, theta: Theta, **about: Any) -> int:
-        """Write down a model under its version; returns that version, or the next free one where it is another's."""
+        """Save a model under its version; returns that version, or the next free one if it is taken."""
         path = model_file(self.folder, version)
         if path.exists():
             if same_model(read_model(self.folder, version, theta), theta):
@@ -106,19 +113,19 @@ class ServerStore:
 
 
 def same_model(one: Theta, other: Theta) -> bool:
-    """Whether two models are the same to the bit."""
+    """Whether two models are bitwise equal."""
     pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     return all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in pairs)
 
 
 def first_version(folder: str | os.PathLike[str], version: int) -> None:
-    """Let the run that begins in an empty folder number its models from here: no number is ever used twice."""
+    """Start the version numbers of a new run in an empty folder here: no number is ever used twice."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     write_whole(Path(folder) / _RUN, json.dumps({"version": version}).encode())
 
 
 def tell_no_start(folder: str | os.PathLike[str], why: str) -> None:
-    """Write down that a run could not begin, for those who wait for it."""
+    """Record that a run could not start, for processes that wait for it."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     last = read_status(folder) or {"run": "", "rounds": 0, "round": 0}
     kept = {name: last[name] for name in ("run", "rounds", "round")}
@@ -140,10 +147,13 @@ def read_model(folder: str | os.PathLike[str], version: int, like: Any) -> Any:
     path = model_file(folder, version)
     if not path.exists():
         there = ", ".join(str(v) for v in model_versions(folder)[-10:]) or "none"
-        raise ValueError(f"there is no model of version {version} in {path.parent}; the latest there: {there}.")
+        raise ValueError(
+            f"there is no model of version {version} in {path.parent}; the latest there: {there}. Only the last "
+            "keep_models= of a federation stay."
+        )
     theta = jax.tree.map(np.asarray, unflatten(like, decode(read_sealed(path))[1], "theta"))
     if not all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(theta)):
-        raise Damaged(f"{path} holds numbers that are not finite; such a model is never deployed.")
+        raise Damaged(f"{path} contains non-finite numbers; such a model is never deployed.")
     return theta
 
 
@@ -153,20 +163,38 @@ def model_versions(folder: str | os.PathLike[str]) -> list[int]:
 
 
 def read_status(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """What `tell` wrote last, None before the first time."""
+    """The last status written by `tell`, None if there is none."""
     path = Path(folder) / _STATUS
     return json.loads(path.read_text()) if path.exists() else None
 
 
 def read_events(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """What happened, in order."""
+    """The events, in order."""
     return _read_lines(Path(folder) / _EVENTS)
 
 
 def read_rounds(folder: str | os.PathLike[str], run: str) -> list[dict[str, Any]]:
-    """How each round of a run went, in order."""
+    """The outcome of each round of a run, in order."""
     found = {told["round"]: told for told in _read_lines(Path(folder) / _ROUNDS) if told["run"] == run}
     return [found[number] for number in sorted(found)]
+
+
+def rounds_size(folder: str | os.PathLike[str]) -> int:
+    """Bytes that the outcomes of rounds take so far."""
+    path = Path(folder) / _ROUNDS
+    return path.stat().st_size if path.exists() else 0
+
+
+def read_rounds_from(folder: str | os.PathLike[str], at: int) -> tuple[list[dict[str, Any]], int]:
+    """The outcomes of rounds written from this byte on, and the byte after them."""
+    path = Path(folder) / _ROUNDS
+    if not path.exists():
+        return [], at
+    with open(path, "rb") as file:
+        file.seek(at)
+        content = file.read()
+    whole = content[: content.rfind(b"\n") + 1]
+    return _parse(whole.decode()), at + len(whole)
 
 
 def version_in(folder: str | os.PathLike[str], round: int) -> int:
@@ -176,7 +204,7 @@ def version_in(folder: str | os.PathLike[str], round: int) -> int:
     known = {told["round"]: told["version"] for told in read_rounds(folder, run)}
     if round not in known:
         there = f"rounds 1 to {max(known)}" if known else "none"
-        raise ValueError(f"there is no round {round} of the run in {folder}; there: {there}.")
+        raise ValueError(f"there is no round {round} of the run in {folder}; available: {there}.")
     return int(known[round])
 
 
@@ -186,16 +214,20 @@ def _add_line(path: Path, facts: dict[str, Any]) -> None:
 
 
 def _read_lines(path: Path) -> list[dict[str, Any]]:
-    """One JSON object a line; a line that a kill cut short is left out."""
+    return _parse(path.read_text(encoding="utf-8")) if path.exists() else []
+
+
+def _parse(text: str) -> list[dict[str, Any]]:
+    """One JSON object per line; a line truncated by a kill is skipped."""
     found = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+    for line in text.splitlines():
         with contextlib.suppress(ValueError):
             found.append(json.loads(line))
     return found
 
 
 def is_held(folder: str | os.PathLike[str]) -> bool:
-    """Whether a server is at work in the folder."""
+    """Whether a server is running in the folder."""
     path = Path(folder) / "lock"
     if not path.exists():
         return False

@@ -1,7 +1,7 @@
-"""What a client tells the server of a failure: the kind of error and a fixed sentence.
+"""What a client tells the server about a failure: the kind of error and a fixed sentence.
 
 The text of an error may quote people's rows ("expected 5 columns, got 6: Ada, 12 Main Street, ..."), so it stays on the
-client's own disk, in `client.log`; what travels holds nothing that data could have written.
+client's own disk, in `client.log`; what is sent contains nothing derived from data.
 """
 
 import contextlib
@@ -13,19 +13,19 @@ from pathlib import Path
 
 LOG = "client.log"
 _logger = logging.getLogger("performative.live.client")
-# A log that has grown so long begins anew; the one before is kept.
+# A log of this size is rotated; the previous one is kept.
 _LONGEST = 1 << 20
 _WHERE = "the client's own log says more"
 
 
 class Sayable(Exception):
-    """An error whose `sentence` is fixed by this library and says nothing of the data."""
+    """An error whose `sentence` is fixed by this library and reveals nothing about the data."""
 
     sentence = ""
 
 
 class RequestRefused(Sayable, ValueError):
-    """A client will not answer this request. Its text is about the request alone, so it may travel."""
+    """A client will not answer this request. The text concerns only the request, so it may be sent."""
 
     def __init__(self, sentence: str):
         super().__init__(sentence)
@@ -33,7 +33,7 @@ class RequestRefused(Sayable, ValueError):
 
 
 class TableFailed(Sayable, ValueError):
-    """A client's table cannot be used. Its sentence is made of what the shared file says; `text` may quote rows."""
+    """A client's table cannot be used. Its sentence uses only the shared file; `text` may quote rows."""
 
     def __init__(self, sentence: str, text: str):
         super().__init__(text)
@@ -41,7 +41,7 @@ class TableFailed(Sayable, ValueError):
 
 
 def tell_failure(error: BaseException) -> str:
-    """What may leave the client of an error."""
+    """The part of an error that may leave the client."""
     kind = type(error).__name__
     if isinstance(error, RequestRefused):
         return error.sentence
@@ -57,10 +57,10 @@ def tell_failure(error: BaseException) -> str:
 
 
 def log_failure(folder: str | os.PathLike[str], error: BaseException) -> None:
-    """All of an error, in the client's folder, for its owner alone."""
+    """Write the full error to the client's folder, only for its owner."""
     path = Path(folder) / LOG
-    _logger.warning("%s: %s", Path(folder).name, error)  # on the client's own screen, where it has one
-    with contextlib.suppress(OSError):  # a disk that is full must not hide the error itself
+    _logger.warning("%s: %s", Path(folder).name, error)  # on the client's own terminal, if it has one
+    with contextlib.suppress(OSError):  # a full disk must not hide the error itself
         if path.exists() and path.stat().st_size > _LONGEST:
             os.replace(path, path.with_name(f"{LOG}.old"))
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""How messages reach clients. The server sees a client's number and bytes, whatever carries them."""
+"""How messages reach clients. The server sees a client's number and bytes, whatever the transport."""
 
 import dataclasses
 import queue
@@ -9,10 +9,13 @@ from collections.abc import Callable
 
 from performative.live.telling import tell_failure
 
+# Why a number that belongs to nobody is not heard.
+VACANT = "no member has this number: it has not joined, or is one no more"
+
 
 @dataclasses.dataclass(frozen=True)
 class Reply:
-    """What came back from a client: bytes, or why there are none."""
+    """A client's reply: bytes, or why there are none."""
 
     client: int
     content: bytes | None = None
@@ -28,17 +31,17 @@ class AbstractTransport(ABC):
 
     @abstractmethod
     def send(self, requests: dict[int, bytes], seconds: float) -> None:
-        """Put requests on their way; they are void after so many seconds."""
+        """Send requests; they expire after this many seconds."""
 
     @abstractmethod
     def receive(self, seconds: float) -> list[Reply]:
-        """Whatever has come back; waits at most so many seconds for something."""
+        """The replies that have arrived; waits at most this many seconds for one."""
 
 
 class InProcess(AbstractTransport):
-    """Clients as threads of this process, for rehearsals: the same bytes go back and forth, without a network.
+    """Clients as threads of this process, for rehearsals: the same bytes are exchanged, without a network.
 
-    `answer(client, request)` is `Member.answer` of that client; of what it raises the server is told the kind alone.
+    `answers[client](request)` is `Member.answer` of that client; if it raises, the server is told only the kind.
     """
 
     def __init__(self, answers: dict[int, Callable[[bytes], bytes]]):

@@ -1,8 +1,9 @@
-"""What travels and what is stored: named arrays and a small table of facts, as bytes. Nothing is ever unpickled.
+"""The format of messages and files: named arrays and a small table of facts, as bytes. Nothing is ever unpickled.
 
-    "PFW1" | length of the head (4 bytes) | head (JSON) | arrays, one after the other
+    "PFW1" | length of the head (4 bytes) | head (JSON) | arrays, concatenated
 
-The head lists name, type and shape of each array; types are those of a short list.
+The head lists name, type and shape of each array; types are those of a short list. A long array that holds the same as
+one before it names that one, by its number, and is not written again: a model is mostly also the deployed one.
 """
 
 import hashlib
@@ -16,9 +17,11 @@ import numpy as np
 from jaxtyping import PyTree
 
 _MAGIC = b"PFW1"
-# A head is names and shapes; one that is longer holds something else.
+# A head contains names and shapes; a longer one must contain something else.
 _LONGEST_HEAD = 1 << 20
 _MOST_AXES, _MOST_ENTRIES = 16, 1 << 40
+# Bytes from which on an array is compared with those before it.
+_LONG = 1 << 12
 _TYPES = {
     name: np.dtype(name).newbyteorder("<")
     for name in (
@@ -39,49 +42,61 @@ _TYPES = {
 
 
 class Malformed(ValueError):
-    """Bytes that are no message of ours, or hold other arrays than were asked for. The message says what is wrong."""
+    """Bytes that are not a message of this library, or contain other arrays than expected. The text says which."""
 
 
 def encode(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
     """Facts and arrays as bytes."""
-    head, bodies = [], []
+    head: list[list[Any]] = []
+    bodies: list[bytes] = []
     for name, value in arrays.items():
         array = np.asarray(value)
         if array.dtype.name not in _TYPES:
             raise ValueError(f"wire: {name!r} holds {array.dtype}; only {', '.join(_TYPES)} travel.")
-        head.append([name, array.dtype.name, list(array.shape)])
-        bodies.append(np.ascontiguousarray(array, _TYPES[array.dtype.name]).tobytes())
+        entry, body = [name, array.dtype.name, list(array.shape)], _body(array)
+        same = (
+            [n for n, one in enumerate(head) if one[1:] == entry[1:] and bodies[n] == body] if len(body) > _LONG else []
+        )
+        head.append(entry + same[:1])
+        bodies.append(b"" if same else body)
     text = json.dumps({"about": about, "arrays": head}, allow_nan=False).encode()
     return b"".join([_MAGIC, len(text).to_bytes(4, "little"), text, *bodies])
 
 
+def _body(array: np.ndarray) -> bytes:
+    return np.ascontiguousarray(array, _TYPES[array.dtype.name]).tobytes()
+
+
 def decode(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What `encode` was given. Bytes of any other kind raise `Malformed`."""
+    """The inverse of `encode`. Any other bytes raise `Malformed`."""
     if not isinstance(message, bytes) or message[:4] != _MAGIC or len(message) < 8:
-        raise Malformed("these bytes are no message of this library")
+        raise Malformed("these bytes are not a message of this library")
     length = int.from_bytes(message[4:8], "little")
     if length > min(_LONGEST_HEAD, len(message) - 8):
         raise Malformed("the head is longer than the message")
     try:
         head = json.loads(message[8 : 8 + length], parse_constant=_no_constant)
         about, listed = head["about"], head["arrays"]
-        entries = [(name, kind, _shape(shape)) for name, kind, shape in listed]
+        entries = [(name, kind, _shape(shape), same) for name, kind, shape, *same in listed]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise Malformed("the head cannot be read") from error
     if not isinstance(about, dict):
-        raise Malformed("the head holds no table of facts")
+        raise Malformed("the head contains no table of facts")
     arrays: dict[str, np.ndarray] = {}
     at = 8 + length
-    for name, kind, shape in entries:
+    for number, (name, kind, shape, same) in enumerate(entries):
         if not isinstance(name, str) or name in arrays or not isinstance(kind, str) or kind not in _TYPES:
             raise Malformed(f"array {str(name)[:60]!r} has an unknown type {str(kind)[:20]!r}, or comes twice")
+        if same:
+            arrays[name] = _earlier(same, entries, number, kind, shape, arrays)
+            continue
         dtype = _TYPES[kind]
         end = at + math.prod(shape) * dtype.itemsize
         if end > len(message):
             raise Malformed(f"array {name[:60]!r} is longer than the message")
-        if kind == "bool" and max(message[at:end], default=0) > 1:
+        if kind == "bool" and np.any(np.frombuffer(message, np.uint8, end - at, at) > 1):
             raise Malformed(f"array {name[:60]!r} holds bytes that are no truth values")
-        array = np.frombuffer(message[at:end], dtype).reshape(shape)
+        array = np.frombuffer(memoryview(message)[at:end], dtype).reshape(shape)
         arrays[name] = array.astype(dtype.newbyteorder("="))
         at = end
     if at != len(message):
@@ -89,12 +104,32 @@ def decode(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return about, arrays
 
 
+def split_head(message: bytes) -> tuple[bytes, bytes]:
+    """A message of ours in two: the head, and the arrays."""
+    at = 8 + int.from_bytes(message[4:8], "little")
+    return message[:at], message[at:]
+
+
+def _earlier(
+    same: list[Any], entries: list[Any], at: int, kind: str, shape: list[int], arrays: dict[str, np.ndarray]
+) -> np.ndarray:
+    """The array that stands for entry `at`, one before it; the same one, so that no message holds more than its bytes
+    do."""
+    number = same[0]
+    if len(same) > 1 or isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < at:
+        raise Malformed("an array names one before it that is not there")
+    name, *like, _ = entries[number]
+    if like != [kind, shape]:
+        raise Malformed("an array names one before it that is of another kind")
+    return arrays[name]
+
+
 def _no_constant(name: str) -> Any:
     raise ValueError(name)
 
 
 def _shape(sizes: Any) -> list[int]:
-    """A shape that fits into a message: few axes, and no size that an empty axis would hide."""
+    """A shape that fits into a message: few axes, and no huge size hidden by an empty axis."""
     if len(sizes) > _MOST_AXES or any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in sizes):
         raise ValueError(sizes)
     if math.prod(max(n, 1) for n in sizes) > _MOST_ENTRIES:
@@ -109,7 +144,7 @@ def flatten(tree: PyTree, under: str) -> dict[str, np.ndarray]:
 
 
 def unflatten(like: Any, arrays: dict[str, np.ndarray], under: str) -> Any:
-    """A tree with the structure of `like`, whose names, shapes and types must be met exactly."""
+    """A tree with the structure of `like`, whose names, shapes and types must match exactly."""
     paths, structure = jax.tree_util.tree_flatten_with_path(like)
     names = [under + jax.tree_util.keystr(path) for path, _ in paths]
     given = {name for name in arrays if name.startswith(under)}
@@ -123,7 +158,7 @@ def unflatten(like: Any, arrays: dict[str, np.ndarray], under: str) -> Any:
         if array.shape != tuple(leaf.shape):
             raise Malformed(f"{name!r} must have shape {tuple(leaf.shape)}; got {array.shape}")
         if array.dtype != leaf.dtype:
-            raise Malformed(f"{name!r} must hold {leaf.dtype}; got {array.dtype}")
+            raise Malformed(f"{name!r} must have dtype {leaf.dtype}; got {array.dtype}")
         found.append(array)
     return jax.tree.unflatten(structure, found)
 

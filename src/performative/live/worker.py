@@ -1,7 +1,7 @@
 """`python -m performative.live.worker`: a client's program, kept compiled between requests.
 
-It listens on the socket that PERFORMATIVE_WORKER names, which only this user can reach, and works for one app folder;
-asked for another, it starts anew.
+It listens on the socket named by PERFORMATIVE_WORKER, which only this user can reach, and serves one app folder; for
+another one it restarts.
 """
 
 import importlib.util
@@ -21,7 +21,7 @@ from performative.live.wire import decode, encode
 
 
 class Worker:
-    """Members by client number, folder and folder of data, made from one app's `federation()`."""
+    """Members by client number, folder and data folder, from one app's `federation()`."""
 
     def __init__(self) -> None:
         self.app: str | None = None
@@ -29,7 +29,7 @@ class Worker:
         self.members: dict[tuple[int, str, str | None], Member] = {}
 
     def do(self, dispatch: bytes) -> bytes:
-        """The answer to a request, or what went wrong."""
+        """The answer to a request, or the error."""
         told, arrays = decode(dispatch)
         try:
             if self.federation is None:
@@ -45,11 +45,11 @@ class Worker:
 
 
 def load_federation(file: Path) -> Any:
-    """What `federation()` in an app's module makes."""
+    """The result of `federation()` in an app's module."""
     sys.path.insert(0, str(file.parent))
     spec = importlib.util.spec_from_file_location("federation_app", file)
     if spec is None or spec.loader is None:
-        raise ValueError(f"{file} is no Python module.")
+        raise ValueError(f"{file} is not a Python module.")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     if not callable(getattr(module, "federation", None)):
@@ -58,7 +58,7 @@ def load_federation(file: Path) -> Any:
 
 
 def listen(path: str) -> None:
-    """Serve requests, one after the other, for ever."""
+    """Serve requests sequentially, forever."""
     Path(path).unlink(missing_ok=True)
     worker = Worker()
     with socket.socket(socket.AF_UNIX) as listener:
@@ -72,13 +72,18 @@ def listen(path: str) -> None:
                 if dispatch is None:
                     continue
                 if worker.app not in (None, decode(dispatch)[0].get("app")):
-                    # Modules of another app cannot be unloaded. The dispatch is not answered: it is done on the spot.
+                    # Modules of another app cannot be unloaded. The dispatch is not answered: the caller does the work.
                     os.execv(sys.executable, [sys.executable, "-m", "performative.live.worker"])
                 try:
                     send_frame(line, worker.do(dispatch))
                 except OSError:
-                    traceback.print_exc()  # the process that asked is gone; the answer is on the disk
+                    traceback.print_exc()  # the requesting process has ended; the answer is on disk
+
+
+def main() -> None:
+    """Serve at the place that the environment names."""
+    listen(os.environ[WORKER])
 
 
 if __name__ == "__main__":
-    listen(os.environ[WORKER])
+    main()

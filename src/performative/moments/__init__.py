@@ -1,4 +1,4 @@
-"""Exact means and covariances of runs, without a simulation."""
+"""Exact means and covariances of runs, without simulation."""
 
 from performative.moments.exact import moments
 from performative.moments.near import forecast

@@ -1,15 +1,15 @@
-"""Rounds of asynchronous clients whose waiting times have no memory: who comes next does not depend on who came before.
+"""Rounds of asynchronous clients with memoryless waiting times: who comes next does not depend on who came before.
 
-Client i works on the numbers c = (1, s) of the round in which it began. Kept are, for each age l that still counts,
+Client i works on the numbers c = (1, s) of the round in which it started. For each age l that still counts, we keep
 
     c_il = [i began l rounds ago] (1, s_{t - l})
 
-With z_i = 1 where i is in the buffer, and all else given, a round is linear in c = (1, s) and all c_il:
+With z_i = 1 if i is in the buffer, and given everything else, a round is linear in c = (1, s) and all c_il:
 
     c'    = T c + sum_i z_i sum_l w(l) a_i V_i sent_il,      sent_il linear in c_il, and noise
     c_i0' = z_i c',      c_il' = (1 - z_i) c_i,l-1
 
-so that second moments close, with the moments of up to four z at a time.
+so second moments close, given the moments of up to four z at a time.
 """
 
 import equinox as eqx
@@ -28,7 +28,7 @@ from performative.moments.recursion import AbstractRound, Law, sent_by
 
 
 class Race(eqx.Module):
-    """Who comes first, over and over: buffers' chances [M], who is in them [M, N], their a_i [N], weights of ages w."""
+    """Who comes first, repeatedly: buffers' probabilities [M], members [M, N], their a_i [N], weights of ages w."""
 
     chance: Float[Array, " M"]
     present: Float[Array, "M N"]
@@ -37,18 +37,18 @@ class Race(eqx.Module):
 
     @property
     def ages(self) -> int:
-        """L, how many ages count: 0, 1, ..., L - 1."""
+        """L, the number of ages that count: 0, 1, ..., L - 1."""
         return len(self.discount)
 
     def begin(self, s: Float[Array, " p"]) -> Float[Array, "N q"]:
-        """Everybody begins with the first model."""
+        """All clients start from the first model."""
         c = jnp.concatenate([jnp.ones(1), s])
         rows = jnp.zeros((self.present.shape[1], self.ages, len(c))).at[:, 0].set(c)
         return rows.reshape(len(rows), -1)
 
 
 def read_race(setup: Setup, discount: np.ndarray) -> Race:
-    """Of a participation that tells all its cohorts, with weights w(0), w(1), ... of their ages."""
+    """Read a participation that lists all its cohorts, with weights w(0), w(1), ... of their ages."""
     participation, weights = setup.algorithm.participation, np.asarray(setup.weights, np.float64)
     count = declared(participation, "cohort_count", weights, 0)
     if count is None:
@@ -56,8 +56,8 @@ def read_race(setup: Setup, discount: np.ndarray) -> Race:
     if count > MOST:
         raise ValueError(coded(
             "not-affine",
-            f"moments: a buffer has {count:,.0f} ways to be filled, each of which is gone through by itself; {MOST:,} "
-            "are the most. Use fewer clients, a buffer of 1, or pf.run.",
+            f"moments: a buffer can be filled in {count:,.0f} ways, which are enumerated; at most {MOST:,} "
+            "are supported. Use fewer clients, a buffer of 1, or pf.run.",
         ))  # fmt: skip
     rows = list(declared(participation, "cohorts", weights, 0))
     present, scale = np.zeros((len(rows), len(weights))), np.zeros(len(weights))
@@ -68,31 +68,31 @@ def read_race(setup: Setup, discount: np.ndarray) -> Race:
 
 
 def check_race(race: Race, width: int, common: int) -> None:
-    """Refuse clients that remember something, and more numbers than fit."""
+    """Raise if clients have memory, or the state does not fit."""
     if width:
         raise ValueError(coded(
             "not-affine",
-            "moments: participation=Asynchronous with parts that remember something of each client: what is remembered "
-            "depends on how old its model is; use pf.run.",
+            "moments: participation=Asynchronous with parts that keep memory per client: that memory "
+            "depends on the age of the client's model; use pf.run.",
         ))  # fmt: skip
     count = race.present.shape[1] * race.ages * common
     if count > MOST_MEMORY:
         raise ValueError(coded(
             "not-affine",
             f"moments: {race.present.shape[1]:,} clients with models of {race.ages:,} ages are {count:,} numbers, "
-            f"and {MOST_MEMORY:,} are the most. A smaller limit= of pf.Asynchronous makes them fewer; or use pf.run.",
+            f"but at most {MOST_MEMORY:,} are supported. Use a smaller limit= in pf.Asynchronous, or pf.run.",
         ))  # fmt: skip
 
 
 def check_added(adds_up: bool) -> None:
-    """Refuse a server that does more with an update than to add it, by its weight."""
+    """Raise if the server does more with an update than add it with its weight."""
     if not adds_up:
-        text = "moments: participation=Asynchronous with an aggregator that does not add updates up; use pf.run."
+        text = "moments: participation=Asynchronous with an aggregator that does not sum updates; use pf.run."
         raise ValueError(coded("not-affine", text))
 
 
 class BufferedRound(AbstractRound):
-    """`common` where nobody comes; clients' maps [N, L, T, ...], V [N, C, o], chances of numbers of steps [N, T]."""
+    """`common` if nobody comes; clients' maps [N, L, T, ...], V [N, C, o], probabilities of step counts [N, T]."""
 
     race: Race
     common: Float[Array, "c c"]
@@ -108,7 +108,7 @@ class BufferedRound(AbstractRound):
         factor = race.weight[:, None] * race.discount  # w(l) a_i
 
         def of_age(mine: TrainingMap, chance: Array, V: Array, M: Array, a: Array) -> tuple[Array, Array]:
-            """What client i does on average with c_il [c, c], and the covariance of the noise that it adds."""
+            """The mean effect of client i on c_il [c, c], and the covariance of the noise it adds."""
             sent, spread = jax.vmap(lambda one: sent_by(one, M))(mine)
             each = jnp.einsum("co,tod->tcd", V, sent)
             mean = jnp.tensordot(chance, each, 1)
@@ -143,7 +143,7 @@ class BufferedRound(AbstractRound):
             ], axis=1).ravel(),
         ])  # fmt: skip
 
-        # New ones with new ones, new ones with old ones, old ones with old ones.
+        # New with new, new with old, old with old.
         new = jnp.einsum("m,mi,mj,mab->iajb", race.chance, one, one, square, optimize="optimal")
         stay = jnp.einsum("m,mi,mj,mk->ijk", race.chance, one, 1.0 - z, one, optimize="optimal")
         before = F[..., C:].reshape(N + 1, C, N, L, C)[:, :, :, :-1]

@@ -1,4 +1,4 @@
-"""The machine of a problem and an algorithm: what is random, how likely it is, and whether rounds really are affine."""
+"""Build the machine of a problem and an algorithm: what is random, its probabilities, and whether rounds are affine."""
 
 import dataclasses
 import math
@@ -41,7 +41,7 @@ from performative.types import Cohort, State, Theta
 
 @quickly_compiled
 def _beside_adding(machine: Machine, rest: State) -> Array:
-    """What the first client's update does to the server beside being added by its weight."""
+    """The effect of the first client's update on the server other than being added with its weight."""
     rules, s0, client = machine.rules(rest, jnp.zeros((), jnp.int32)), machine.at[0], jnp.zeros((), jnp.int32)
     run = OneClient(machine.setup, machine.layout, rest, machine.rows, client, None)
     _, form, sent = training_map(run, s0, machine.rows[client], rules)
@@ -52,9 +52,9 @@ def _beside_adding(machine: Machine, rest: State) -> Array:
 def build(
     problem: Problem, algorithm: Algorithm, theta: Theta, rounds: int, clock: Clock | None = None, exact: bool = True
 ) -> tuple[Machine, Any, Any]:
-    """The machine, the start and the stable point where one is known. Inside of `jax.enable_x64(True)`.
+    """The machine, the start and the stable point if it is known. Call it inside `jax.enable_x64(True)`.
 
-    Where it is not `exact`, rounds need not be affine: it is linearized at the start.
+    If not `exact`, rounds need not be affine: they are linearized at the start.
     """
     clock = clock or Clock()
     algorithm, discount = _without_ages(problem, algorithm, clock)
@@ -72,14 +72,14 @@ def build(
     check_size(layout, machine.size)
     x, rng = np.asarray(machine.begin().mean)[1:], np.random.default_rng(2)
     one, other = (x + (1.0 + np.abs(x).max()) * rng.standard_normal(len(x)) for _ in range(2))
-    # The first round is often another one: nothing is remembered yet.
+    # The first round often differs: memories are still empty.
     rests = [machine.rest(jnp.asarray(round)) for round in (0, again)]
     added = [check_affine(setup, layout, rest, drawn, one, other, exact) for rest in rests]
     check_mean(setup, start)
     machine = machine.with_adds()
     if exact and machine.moves:
         name = type(problem.population).__name__
-        text = f"moments: population={name}: how likely its samples are depends on the model; use pf.run."
+        text = f"moments: population={name}: the probabilities of its samples depend on the model; use pf.run."
         raise ValueError(coded("not-affine", text))
     check_numbers(machine.numbers())
     if race is not None:
@@ -92,7 +92,7 @@ def build(
 
 
 def _without_ages(problem: Problem, algorithm: Algorithm, clock: Clock) -> tuple[Algorithm, np.ndarray | None]:
-    """The algorithm where everybody begins anew each round, and the weights of ages; None where none matters."""
+    """The algorithm with every client restarting each round, and the weights of ages; None if ages do not matter."""
     clients = problem.clients
     work = clock.time(jnp.arange(clients), jnp.full(clients, float(algorithm.steps)))
     told = declared(algorithm.participation, "arrival_law", clients, np.broadcast_to(np.asarray(work), (clients,)))
@@ -107,7 +107,7 @@ def _with_race(machine: Machine, race: Race) -> Machine:
 
 
 def rebuild(machine: Machine, problem: Problem, algorithm: Algorithm, theta: Theta) -> Machine:
-    """The same machine with other numbers in problem and algorithm: what was tried of that one holds for it."""
+    """The same machine with other numbers in problem and algorithm; its checks carry over."""
     clock = machine.setup.clock
     algorithm, discount = _without_ages(problem, algorithm, clock)
     setup, start, _ = make_ready(problem, algorithm, theta, clock, Record(), jnp.float64)
@@ -124,9 +124,9 @@ def rebuild(machine: Machine, problem: Problem, algorithm: Algorithm, theta: The
 
 
 def _turns(setup: Setup, chances: Chances) -> tuple[int, int]:
-    """Rounds until all that depends on their number has begun to repeat, and after how many it does."""
+    """Rounds until everything that depends on the round number repeats, and the period."""
     if not setup.algorithm.deploy.is_regular:
-        text = "moments: deployment at growing intervals, or of other models, does not repeat; use pf.run."
+        text = "moments: deployment at growing intervals, or of other models, is not periodic; use pf.run."
         raise ValueError(coded("not-affine", text))
     turns = len(chances.mean), max(setup.algorithm.deploy.period, 1), max(setup.remembered_rounds, 1)
     return sum(turns), math.lcm(*turns)
@@ -150,13 +150,13 @@ def _assemble(
     channel = declared(setup.algorithm.channel, "quadrature", model)
     if channel is None:
         name = type(setup.algorithm.channel).__name__
-        text = f"moments: channel={name} is not linear in the update, or keeps its draws to itself; use pf.run."
+        text = f"moments: channel={name} is not linear in the update, or does not expose its draws; use pf.run."
         raise ValueError(coded("not-affine", text))
     at = (_beside(s), _beside(R))
     return Machine(setup, layout, first, still, (s, R), at, chances, spread, channel, drawn, None, period, nodes)
 
 
 def _beside(x: Array) -> Array:
-    """Near x, where it happens nowhere that a norm of nothing is to be differentiated."""
+    """A point near x at which no zero norm has to be differentiated."""
     steps = jnp.arange(1.0, 1.0 + x.size) * (0.5 * 5**0.5 - 0.5) % 1.0
     return x + 1e-2 * (1.0 + jnp.abs(x).max(initial=0.0)) * (0.5 + steps.reshape(x.shape))

@@ -1,4 +1,4 @@
-"""Pictures of where recipes settle."""
+"""Charts of where recipes settle."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -7,7 +7,7 @@ import numpy as np
 from performative.moments.outcome import VERDICTS, Radii, verdict_of
 from performative.plotting import COLORS, axes_of
 
-# Settles, in the mean only, runs away: light, middle and dark, for eyes that see no colors and for printers.
+# Settles, in the mean only, runs away: light, medium and dark, for color-blind readers and black-and-white print.
 _FILLS = ("#D6E9F8", "#F7D17E", "#8C5A6E")
 _LABELS = {
     "rate": "step size",
@@ -15,15 +15,15 @@ _LABELS = {
     "sensitivity": "sensitivity",
     "decay": "momentum",
 }
-# Beyond, radii are all alike: only their border at one is drawn.
+# Radii beyond this look the same: only their contour at one is drawn.
 _LARGE = 2.0
-# Up to so many whole numbers have a tick each.
+# Up to this many integers each get a tick.
 _TICKS = 12
 
 
 @runtime_checkable
 class Charted(Protocol):
-    """What a chart takes of a `Stability`."""
+    """What a chart needs from a `Stability`."""
 
     @property
     def over(self) -> dict[str, list[Any]]: ...
@@ -33,7 +33,7 @@ class Charted(Protocol):
 
 
 def plot_stability(found: Charted, ax: Any) -> Any:
-    """A map over two names (the first across), or lines over one."""
+    """A map over two names (the first on the horizontal axis), or lines over one."""
     names = [name for name, values in found.over.items() if len(values) > 1]
     sizes = [len(values) for values in found.over.values()]
     if not 1 <= len(names) <= 2 or int(np.prod(sizes)) != len(found.radii):
@@ -66,8 +66,8 @@ def _map(found: Charted, names: list[str], radii: np.ndarray, ax: Any) -> Any:
     kind = np.asarray([[VERDICTS.index(verdict_of(Radii(*cell))) for cell in row] for row in radii]).T
     cells = (_edges(places, found.over[name]) for places, name in zip((x, y), names, strict=True))
     ax.pcolormesh(*cells, kind, cmap=ListedColormap(_FILLS), vmin=0, vmax=2)
-    if not any(_is_whole(found.over[name]) for name in names):  # between whole numbers there is no border
-        # In logarithms the radius of second moments is twice that of the mean where noise adds nothing to it.
+    if not any(_is_whole(found.over[name]) for name in names):  # there is no boundary between integers
+        # On a log scale the radius of second moments is twice that of the mean if noise adds nothing to it.
         levels = np.log(np.clip(radii, 1e-3, _LARGE))
         for k, line in enumerate(("-", "--")[: 1 + int((kind == 1).any())]):
             if levels[..., k].min() < 0.0 < levels[..., k].max():
@@ -94,12 +94,12 @@ def _is_whole(values: list[Any]) -> bool:
 
 
 def _places(values: list[Any]) -> np.ndarray:
-    """Where values stand on an axis: numbers at themselves, others one after another."""
+    """Positions of values on an axis: numbers at their value, others in sequence."""
     return np.asarray(values if _is_numbers(values) else range(len(values)), float)
 
 
 def _is_geometric(values: list[Any]) -> bool:
-    """Whether numbers grow by a factor rather than by a term, over more than a decade."""
+    """Whether numbers grow geometrically rather than linearly, over more than a decade."""
     if not _is_numbers(values) or len(values) < 4 or min(values) <= 0 or max(values) < 10 * min(values):
         return False
     places = np.sort(_places(values))
@@ -107,7 +107,7 @@ def _is_geometric(values: list[Any]) -> bool:
 
 
 def _edges(places: np.ndarray, values: list[Any]) -> np.ndarray:
-    """Borders of cells around places, halfway between them on their axis."""
+    """Cell boundaries, halfway between places on their axis."""
     at = np.log(places) if _is_geometric(values) else places
     between = (at[1:] + at[:-1]) / 2
     edges = np.concatenate([[2 * at[0] - between[0]], between, [2 * at[-1] - between[-1]]])

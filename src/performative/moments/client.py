@@ -1,9 +1,9 @@
-"""A client's round as a random affine map, from the engine's own pieces: start, step by step, finish.
+"""A client's round as a random affine map, from the engine's own pieces: start, steps, finish.
 
     g = (1, s, r_i, y),      y <- A(u) g   at each step,      A(u) = mean + deviation,   u the sample's randomness
 
-s is what all clients share, r_i what is kept of client i, y what its steps carry. Samples of a step are averaged, so
-that the deviation of a batch is that of one sample, over its size.
+s is shared by all clients, r_i is kept for client i, y is carried by its steps. Samples of a step are averaged, so the
+variance of a batch's deviation is that of one sample over its size.
 """
 
 from collections.abc import Callable
@@ -23,18 +23,18 @@ from performative._engine.training import Training
 from performative.moments.layout import Layout, flat_like
 from performative.types import Cohort, Draws, State, Upload
 
-# Nodes that are worked on side by side.
+# Nodes processed together.
 _AT_ONCE = 256
-# Products of entries that are kept of a client's step, where all clients and steps have room for as many.
+# Products of entries stored per client step, if there is room for this many for all clients and steps.
 PAIRS = 1 << 22
 
 
 class Rules(eqx.Module):
-    """Randomness of one client as nodes and weights: of one sample, and of what its channel draws.
+    """Randomness of one client as nodes and weights: of one sample, and of its channel's draws.
 
-    `spread` is the variance of a batch's mean over that of one sample; `adds` says of samples and channel whether they
-    add the same, whatever the model is; `moves` whether the weights of samples depend on the model, by a rule of so
-    many `nodes`; `room` is for products of their entries.
+    `spread` is the variance of a batch's mean over that of one sample; `adds` says for samples and channel whether
+    their noise is additive (independent of the model); `moves` whether the weights of samples depend on the model, with
+    a rule of `nodes` nodes; `room` is the space for products of their entries.
     """
 
     data: PyTree
@@ -55,9 +55,9 @@ class Rules(eqx.Module):
 
 
 class Deviations(eqx.Module):
-    """What matrices D_j [y, g] that come about with weights w_j do to second moments, M -> sum_j w_j D_j M D_j^T.
+    """The effect of random matrices D_j [y, g] with weights w_j on second moments, M -> sum_j w_j D_j M D_j^T.
 
-    In one of three forms: the covariance of what they add to y, whatever g is; the matrices; or, where these are many,
+    In one of three forms: the covariance of what they add to y, independent of g; the matrices; or, if there are many,
     all products of their entries.
     """
 
@@ -75,7 +75,7 @@ class Deviations(eqx.Module):
 
 
 def deviations(nodes: Float[Array, "J y g"], weight: Float[Array, " J"], room: int) -> Deviations:
-    """In the form that is least work, unless that takes more numbers than there is room for."""
+    """In the cheapest form, unless it takes more numbers than there is room for."""
     count, y, g = nodes.shape
     if count <= y or (y * g) ** 2 > room:
         return Deviations(None, (nodes, weight), None)
@@ -83,11 +83,11 @@ def deviations(nodes: Float[Array, "J y g"], weight: Float[Array, " J"], room: i
 
 
 class TrainingMap(eqx.Module):
-    """What client i sends and remembers after its round, from c = (1, s, r_i).
+    """What client i sends and remembers after its round, as a function of c = (1, s, r_i).
 
         y_0 = start c,      y' = (step + deviation) g   at each step,      sent = (finish + deviation) g
 
-    Deviations are of a batch's samples at each step, [E, ...], and of what the channel draws.
+    Deviations are those of a batch's samples at each step, [E, ...], and of the channel's draws.
     """
 
     start: Float[Array, "y c"]
@@ -98,7 +98,7 @@ class TrainingMap(eqx.Module):
 
 
 def training_map(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> tuple[TrainingMap, PyTree, Array]:
-    """Linearized at (s, r): exactly, where it is affine. And what is sent there, as it is and as a vector."""
+    """The map linearized at (s, r): exact if it is affine. And what is sent there, as a tree and as a vector."""
     some = rules.sample(0)
     start = affine(lambda s, r: run.start(some, s, r)[0], s0, r0)
     y0, still = run.start(some, s0, r0)
@@ -128,7 +128,7 @@ def training_map(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> tuple[
 
 
 def effect_map(run: "OneClient", s0: Array, r0: Array, o0: Array, form: PyTree) -> tuple[Array, Array]:
-    """What the server makes of (1, s, r_i, sent): with z and with a, [2, c, c + o]; and of (1, s, r_i) without it."""
+    """The server's map of (1, s, r_i, sent): with z and with a, [2, c, c + o]; and of (1, s, r_i) without it."""
     absent = affine(lambda *g: run.close(form, 0.0, False, *g), s0, r0, o0)
     present, weighed = (affine(lambda *g, a=a: run.close(form, a, True, *g), s0, r0, o0) for a in (0.0, 1.0))
     return jnp.stack([present - absent, weighed - present]), absent[:, : 1 + len(s0) + len(r0)]
@@ -137,9 +137,9 @@ def effect_map(run: "OneClient", s0: Array, r0: Array, o0: Array, form: PyTree) 
 def averaged(
     function: Callable[..., Array], weight: Float[Array, " J"], spread: Array, adds: bool, room: int, *at: Array
 ) -> tuple[Array, Deviations]:
-    """The mean over nodes j of function(j, arguments ...) as a matrix, and its deviations, whose variance is scaled.
+    """The mean over nodes j of function(j, arguments ...) as a matrix, and its deviations, with scaled variance.
 
-    What `adds` has the same slope at all nodes, so that one of them tells it.
+    If it `adds`, the slope is the same at all nodes, so one suffices.
     """
     count = jnp.arange(len(weight))
     if not adds:
@@ -155,18 +155,17 @@ def averaged(
 
 
 def by_chances(function: Callable[..., Array], chances: Callable[..., Array], s0: Array, r0: Array, y0: Array) -> Array:
-    """What sum_j w_j function(j, ...) changes by as the chances w_j do: a matrix on (1, s, r, y)."""
+    """The change of sum_j w_j function(j, ...) through the probabilities w_j: a matrix on (1, s, r, y)."""
     slopes = affine(chances, s0, r0, y0)
-    slopes = slopes.at[:, 0].add(-slopes @ extended(s0, r0, y0))  # nothing where it is linearized
+    slopes = slopes.at[:, 0].add(-slopes @ extended(s0, r0, y0))  # zero at the linearization point
     values = jax.lax.map(lambda j: function(j, s0, r0, y0), jnp.arange(len(slopes)), batch_size=_AT_ONCE)
     return values.T @ slopes
 
 
 def multiplied(run: "OneClient", s0: Array, r0: Array, rules: Rules) -> Array:
-    """How much of their deviation samples, and the channel's draws, make of the model and not of a constant; and how
-    much chances of samples depend on the model, [3].
+    """How much the deviations of samples and channel, and the samples' probabilities, depend on the model, [3].
 
-    Along a direction that is like no other.
+    Along a generic direction.
     """
     some, zero = rules.sample(0), jnp.zeros((), jnp.int32)
     y0, still = run.start(some, s0, r0)
@@ -214,7 +213,7 @@ class OneClient:
         )  # fmt: skip
 
     def start(self, data: PyTree, s: Array, r: Array) -> tuple[Array, PyTree]:
-        """y before the first step, and the whole numbers beside it."""
+        """y before the first step, and the accompanying integers."""
         carry = self.training(s, r, data).start
         return flat_like(carry).split(carry)
 
@@ -240,14 +239,14 @@ class OneClient:
     def finish(
         self, data: PyTree, channel: PyTree, still: PyTree, s: Array, r: Array, y: Array
     ) -> tuple[Array, PyTree]:
-        """What is sent and remembered as a vector, and as it is."""
+        """What is sent and remembered, as a vector and as a tree."""
         training = self.training(s, r, data, channel)
         upload, memory = training.finish(flat_like(training.start).join(y, still), {})
         told = (upload.delta, upload.extra, memory)
         return flat_like(told).split(told)[0], (upload, memory)
 
     def close(self, form: Any, weight: float, here: bool, s: Array, r: Array, o: Array) -> Array:
-        """s and r after the round of this client, or of nobody, with a constant 1 before: (1, s, r)."""
+        """s and r after the round of this client, or of nobody, with a leading constant 1: (1, s, r)."""
         state, rows = self.state(s, r), jax.tree.map(lambda leaf: leaf[None], form)
         after = close_with(self.setup, state, self.cohort(weight, here), rows, o[None])
         s, R, _ = self.layout.split(after)
@@ -255,7 +254,7 @@ class OneClient:
 
 
 def close_with(setup: Setup, state: State, cohort: Cohort, forms: PyTree, sent: Float[Array, "K o"]) -> State:
-    """The state after the server has what was sent: vectors for the uploads and memories of this form."""
+    """The state after the server receives what was sent: vectors for the uploads and memories of this form."""
 
     def filled(form: Any, o: Array) -> tuple[Upload, Any]:
         upload, memory = form
@@ -276,7 +275,7 @@ def extended(*vectors: Array) -> Array:
 
 
 def affine(function: Callable[..., Array], *at: Array) -> Array:
-    """The matrix [value - slope at, slope] that stands for `function` on (1, arguments ...), linearized at `at`."""
+    """The matrix [value - slope at, slope] that represents `function` on (1, arguments ...), linearized at `at`."""
     sizes = [len(part) for part in at]
     ends = [sum(sizes[: k + 1]) for k in range(len(sizes))][:-1]
     x = jnp.concatenate(at)

@@ -1,4 +1,4 @@
-"""What `pf.tune` minimizes: exactly, and as a function with derivatives."""
+"""What `pf.tune` minimizes: exactly, and as a differentiable function."""
 
 import dataclasses
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from performative.types import Theta
 KINDS = ("stationary", "final", "time")
 # Pairs of directions whose second moments are solved for at once.
 _PAIRS = 1200
-# Steps between which a rate that stays must not differ.
+# Steps between which a constant rate must not differ.
 _LATER = (1, 10, 1000, 100_000)
 
 
@@ -34,7 +34,7 @@ class Cost:
     """E|theta - point|^2 in the long run or after `rounds`; or rounds until it stays below accuracy^2, times a price.
 
     Attributes:
-        price: what a round of an algorithm costs, None for 1
+        price: the cost of a round of an algorithm, None for 1
     """
 
     kind: str
@@ -45,12 +45,12 @@ class Cost:
     price: Callable[[Algorithm], float] | None
 
     def exact(self, problem: Problem, algorithm: Algorithm) -> float:
-        """By `pf.moments`; infinite where it does not settle, or not in time."""
+        """By `pf.moments`; infinite if it does not settle, or not in time."""
         if self.kind == "stationary":
             check_stays(algorithm)
         found = moments(problem, algorithm, self.rounds, self.theta)
         if getattr(found, self.to) is None:
-            raise ValueError(f"tune: the {self.to} point is not known, or not one that stays and that all share.")
+            raise ValueError(f"tune: the {self.to} point is not known, or is not a fixed point shared by all clients.")
         return self._of(found, algorithm)
 
     def _of(self, found: Moments, algorithm: Algorithm) -> float:
@@ -68,14 +68,14 @@ class Cost:
         return 1.0 if self.price is None else float(self.price(algorithm))
 
     def directions(self, machine: Machine) -> np.ndarray:
-        """Those along which the long run is looked at."""
+        """Directions along which the long run is computed."""
         if self.kind != "stationary":
             return np.zeros((machine.size, 0))
         found = reachable(last_turn(machine), np.asarray(machine.begin().mean))
         r = found.shape[1]
         if r * (r + 1) // 2 > _PAIRS:
             raise ValueError(
-                f"tune: {r} numbers of a run are random, of which the long run of at most 48 can be differentiated; "
+                f"tune: {r} numbers of a run are random, but the long run can be differentiated for at most 48; "
                 'use cost="final".'
             )
         return found
@@ -95,18 +95,18 @@ def read_cost(cost: Any, rounds: Any, accuracy: Any, theta: Theta, to: Any, pric
     if not is_one_of(to, "stable", "optimal"):
         raise ValueError(f'to must be "stable" or "optimal"; got {to!r}.')
     if price is not None and not callable(price):
-        raise ValueError(f"price must be a function of an algorithm that says what a round costs; got {price!r}.")
+        raise ValueError(f"price must be a function of an algorithm that returns the cost of a round; got {price!r}.")
     if price is not None and cost != "time":
         raise ValueError(f'price is for cost="time"; got cost={cost!r}.')
     if cost == "stationary":
         return Cost(cost, 1, 0.0, to, theta, price)
     if rounds is None:
-        raise ValueError(f'cost="{cost}" needs rounds, the most that a run may have.')
+        raise ValueError(f'cost="{cost}" needs rounds, the maximum length of a run.')
     check_counts(rounds=rounds)
     if cost == "final":
         return Cost(cost, rounds, 0.0, to, theta, price)
     if accuracy is None:
-        raise ValueError('cost="time" needs an accuracy: the root mean square distance to be reached.')
+        raise ValueError('cost="time" needs an accuracy: the root mean square distance to reach.')
     check_number("tune", accuracy=accuracy)
     if not accuracy > 0:
         raise ValueError(f"accuracy must be > 0; got {accuracy}.")
@@ -114,10 +114,10 @@ def read_cost(cost: Any, rounds: Any, accuracy: Any, theta: Theta, to: Any, pric
 
 
 def check_stays(algorithm: Algorithm) -> None:
-    """Refuse a rate that falls: there is a long run at one rate only."""
+    """Raise if the rate decays: a long run exists only at a constant rate."""
     first = float(algorithm.eta(jnp.asarray(0)))
     if any(float(algorithm.eta(jnp.asarray(t))) != first for t in _LATER):
-        raise ValueError('cost="stationary" needs a rate that stays; with one that falls, use cost="final".')
+        raise ValueError('cost="stationary" needs a constant rate; with a decaying one, use cost="final".')
 
 
 @eqx.filter_jit
@@ -125,7 +125,7 @@ def graded(
     machine: Machine, numbers: tuple[dict[str, Array], Chances | None], kind: str, rounds: int, accuracy: Array,
     target: Float[Array, " d"], directions: Float[Array, "D r"],
 ) -> tuple[tuple[Array, Any], Any]:  # fmt: skip
-    """The logarithm of the cost, beside it the maps whose radii say whether it is one, and its gradient."""
+    """The log cost, the maps whose radii determine whether it is finite, and its gradient."""
 
     def loss(numbers: tuple[dict[str, Array], Chances | None]) -> tuple[Array, Any]:
         changed = with_numbers(machine, *numbers)
@@ -142,9 +142,9 @@ def graded(
 
 
 def crossing(errors: Float[Array, " R"], accuracy: Array) -> Float[Array, ""]:
-    """When errors fall below accuracy^2 for good, between rounds by a straight line in their logarithms.
+    """When errors fall below accuracy^2 for good, interpolating log errors linearly between rounds.
 
-    Beyond the last round where they do not, and the later the larger the last one is.
+    Beyond the last round if they do not: later, the larger the last error.
     """
     above = jnp.log(errors) - 2 * jnp.log(accuracy)
     last = len(errors) - 1

@@ -1,10 +1,10 @@
-"""How fast the error falls where steps fall as 1/t: the limit of t E|theta - theta_PS|^2.
+"""How fast the error falls if steps decay as 1/t: the limit of t E|theta - theta_PS|^2.
 
-With eta(t) = beta / (t + gamma) rounds become, for large r, in the directions that are slow,
+With eta(t) = beta / (t + gamma) rounds become, for large r, in the slow directions,
 
     x' = (I - B / r) x + noise of covariance Q / r^2      so that      r Cov x -> X,   (B - 1/2) X + X (B - 1/2)^T = Q
 
-B and Q are those of the machine's own rounds, at a number so large that steps are nearly constant.
+B and Q come from the machine's own rounds, so late that steps are nearly constant.
 """
 
 import jax.numpy as jnp
@@ -16,21 +16,21 @@ from performative.moments.machine import Machine
 from performative.moments.playing import last_turn
 from performative.schedules import Schedule
 
-# The round at which it is looked at first; what is left of order 1 / r is extrapolated away from there to twice that.
+# The first round of evaluation; the remainder of order 1 / r is removed by extrapolation from there to twice that.
 _ROUND = 100_000
-# Of a bias that does not vanish, twice as far.
+# For a bias that does not vanish, twice as far.
 _STAYS = 0.75
 
 
 def falls_as_one_over(rate: Schedule) -> bool:
-    """Whether 1 / eta(t) is a line for large t, which does not stay level."""
+    """Whether 1 / eta(t) is linear and not constant for large t."""
     t = np.asarray([1, 2, 3]) * 2**28
     one, two, three = (1.0 / float(rate(jnp.asarray(k, jnp.int32))) for k in t)
     return abs(three - 2 * two + one) <= 1e-6 * three and three - one > 1e-6 * three
 
 
 def rate_limit(machine: Machine, stable: np.ndarray) -> float:
-    """The limit of t E|theta - theta_PS|^2; infinite where the error falls more slowly, or to another point."""
+    """The limit of t E|theta - theta_PS|^2; infinite if the error falls more slowly, or theta settles elsewhere."""
     start = np.asarray(machine.begin().mean)
     turn = last_turn(machine)
     directions = turn.without_time(reachable(turn, start))
@@ -45,7 +45,7 @@ def rate_limit(machine: Machine, stable: np.ndarray) -> float:
 def _at(
     machine: Machine, start: np.ndarray, stable: np.ndarray, directions: np.ndarray, round: int
 ) -> tuple[float, float]:
-    """tr X as rounds of about that number tell, and how far the mean then settles from the stable point."""
+    """tr X estimated from rounds around that number, and how far from the stable point the mean then settles."""
     period = machine.period
     ahead = (round - machine.rounds) // period * period
     turn = last_turn(machine.later(ahead))

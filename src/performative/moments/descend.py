@@ -1,14 +1,14 @@
-"""Minimization of a function with derivatives that is infinite where something does not settle."""
+"""Minimize a differentiable function that is infinite where something does not settle."""
 
 from collections import deque
 from collections.abc import Callable
 
 import numpy as np
 
-# Pairs of steps and changes of gradient that are remembered.
+# Number of stored pairs of steps and gradient changes.
 _MEMORY = 30
 _HALVINGS = 40
-# Share of the promised decrease that a step has to keep.
+# Fraction of the predicted decrease that a step must achieve.
 _ENOUGH = 1e-4
 
 Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
@@ -19,8 +19,8 @@ def descend(
 ) -> tuple[np.ndarray, float, np.ndarray, list[float]]:
     """L-BFGS with halved steps: the point, its value, its gradient, and the value after each iteration.
 
-    Nocedal and Wright 2006, Algorithm 7.4. Steps into regions of infinite value are halved like those that do not
-    decrease enough.
+    Nocedal and Wright 2006, Algorithm 7.4. Steps into regions of infinite value are halved, like those with
+    insufficient decrease.
     """
     x = start
     value, gradient = function(x)
@@ -33,7 +33,7 @@ def descend(
         if slope >= 0:
             pairs.clear()
             direction, slope = -gradient, -float(gradient @ gradient)
-        # The first step of all is no longer than one.
+        # The very first step has length at most one.
         length = 1.0 if pairs else min(1.0, 1.0 / float(np.abs(gradient).max()))
         found = _halved(function, x, value, direction, slope, length)
         if found is None:
@@ -53,12 +53,12 @@ def descend(
 def _halved(
     function: Function, x: np.ndarray, value: float, direction: np.ndarray, slope: float, length: float
 ) -> tuple[np.ndarray, float, np.ndarray] | None:
-    """The first step, halved again and again, that decreases enough; None where none does, up to rounding."""
+    """The first step, under repeated halving, with sufficient decrease; None if there is none, up to roundoff."""
     for _ in range(_HALVINGS):
         new = x + length * direction
         new_value, gradient = function(new)
         within = _ENOUGH * length * slope
-        # Near the minimum differences of values are rounding: there a smaller gradient counts.
+        # Near the minimum differences of values are roundoff: a smaller gradient decides.
         level = abs(new_value - value) <= 1e-13 * max(1.0, abs(value)) and abs(float(direction @ gradient)) < abs(slope)
         if np.isfinite(new_value) and (new_value <= value + within or level):
             return new, new_value, gradient
@@ -67,7 +67,7 @@ def _halved(
 
 
 def _inverse_hessian(pairs: deque[tuple[np.ndarray, np.ndarray]], gradient: np.ndarray) -> np.ndarray:
-    """What the remembered pairs make of a gradient, in two loops."""
+    """The inverse Hessian of the stored pairs applied to a gradient, by the two-loop recursion."""
     q, shares = gradient.copy(), []
     for step, change in reversed(pairs):
         share = float(step @ q) / float(step @ change)

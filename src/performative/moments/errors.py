@@ -1,4 +1,4 @@
-"""The error of a machine as a function of numbers in its algorithm that JAX can differentiate."""
+"""The error of a machine as a JAX-differentiable function of numbers in its algorithm."""
 
 import dataclasses
 
@@ -12,12 +12,12 @@ from performative.moments.machine import Machine
 from performative.moments.recursion import AbstractRound, Law
 from performative.sweep.names import set_by_name
 
-# Numbers that the maps of rounds may take that are worked out together.
+# Size limit for the maps of rounds that are computed together.
 _NUMBERS = 1 << 22
 
 
 def with_numbers(machine: Machine, values: dict[str, Array], chances: Chances | None = None) -> Machine:
-    """The same machine with these numbers in its algorithm, and these chances of cohorts; all may be traced."""
+    """The same machine with these numbers in its algorithm and these cohort probabilities; all may be traced."""
     setup, algorithm = machine.setup, machine.setup.algorithm
     for name, value in values.items():
         _, algorithm = set_by_name(setup.problem, algorithm, name, value)
@@ -28,17 +28,17 @@ def with_numbers(machine: Machine, values: dict[str, Array], chances: Chances | 
 
 
 def chances_with(machine: Machine, values: dict[str, Array]) -> Chances:
-    """Chances of cohorts with these numbers in the participation, without the numbers of steps that occur.
+    """Cohort probabilities with these numbers in the participation, without the step counts that occur.
 
-    Laws are worked out on the host, hence not in a compiled program.
+    Computed on the host, so not inside a compiled program.
     """
     if machine.listed is not None:
-        raise ValueError("free: clients do not add up here, so that chances have no derivatives; give values to try.")
+        raise ValueError("free: clients do not add up here, so probabilities have no derivatives; give values to try.")
     try:
         return dataclasses.replace(read_chances(with_numbers(machine, values).setup), steps=None)
     except (TypeError, ValueError, jax.errors.JAXTypeError):
         raise ValueError(
-            f"free: what {', '.join(values)} does to chances of cohorts has no derivatives; give values to try."
+            f"free: what {', '.join(values)} does to cohort probabilities has no derivatives; give values to try."
         ) from None
 
 
@@ -49,8 +49,7 @@ def square_error(machine: Machine, law: Law, target: Float[Array, " d"]) -> Floa
 
 
 def errors_by_round(machine: Machine, rounds: int, target: Float[Array, " d"]) -> Float[Array, " rounds"]:
-    """E|theta - target|^2 after each round. Where maps of all rounds are many numbers they are worked out in blocks,
-    and once more on the way back."""
+    """E|theta - target|^2 after each round. Large maps are computed in blocks, and again in the backward pass."""
     begin = jax.tree.map(jnp.asarray, machine.begin())
 
     def once(law: Law, one: AbstractRound) -> tuple[Law, Array]:
@@ -62,7 +61,7 @@ def errors_by_round(machine: Machine, rounds: int, target: Float[Array, " d"]) -
 
     block = max(1, min(rounds, _NUMBERS // machine.numbers()))
     blocks = -(-rounds // block)
-    # The last block may go on with the last round; nobody looks at it.
+    # The last block may repeat the last round; the extra results are discarded.
     each = jnp.minimum(jnp.arange(blocks * block, dtype=jnp.int32), rounds - 1).reshape(blocks, block)
     if blocks == 1:
         return several(begin, each[0])[1]
@@ -70,10 +69,10 @@ def errors_by_round(machine: Machine, rounds: int, target: Float[Array, " d"]) -
 
 
 class LongRun(eqx.Module):
-    """What a period of rounds does along the directions that a run can take.
+    """The effect of a period of rounds along the directions that a run can take.
 
     Attributes:
-        error: E|theta - target|^2 of the stationary law, where there is one
+        error: E|theta - target|^2 under the stationary distribution, if there is one
         mean: the map of means, [r, r]; second: that of second moments, by pairs of directions
     """
 
@@ -83,7 +82,7 @@ class LongRun(eqx.Module):
 
 
 def long_run(machine: Machine, directions: Float[Array, "D r"], target: Float[Array, " d"]) -> LongRun:
-    """The stationary law by linear equations, as `limits` has it, hence with derivatives.
+    """The stationary distribution by linear equations, as in `limits`, and therefore differentiable.
 
     m = A m + b,      X = M(X) + what is added at the mean
     """
@@ -103,7 +102,7 @@ def long_run(machine: Machine, directions: Float[Array, "D r"], target: Float[Ar
     def pair(i: Array, j: Array) -> Array:
         return Q @ jnp.zeros((r, r)).at[i, j].set(1.0).at[j, i].set(1.0) @ Q.T
 
-    # All at once: what becomes of the start, of each direction, and of the covariance of each pair of them.
+    # All at once: the images of the start, of each direction, and of the covariance of each pair of them.
     means = jnp.concatenate([start[None], Q.T, jnp.zeros((len(i), len(start)))])
     spreads = jnp.concatenate([jnp.zeros((1 + r, *nothing.shape)), jax.vmap(pair)(i, j)])
     after = jax.vmap(turn)(means, spreads)

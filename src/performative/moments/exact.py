@@ -36,22 +36,22 @@ def moments(
     clock: Clock | None = None,
     full: bool = False,
 ) -> Moments:
-    """Mean and covariance of the model after every round, exactly and without a simulation.
+    """Compute the mean and covariance of the model after every round, exactly and without simulation.
 
-    A round is the engine's own: on problems whose gradients are linear in model and data it is, given who takes part,
-    an affine map with random coefficients, and first and second moments close.
+    The rounds are the engine's own: on problems whose gradients are linear in model and data, a round is, given who
+    participates, an affine map with random coefficients, so first and second moments close.
 
         x' = (A + noise) x + b + noise,      E x x^T -> E[A x x^T A^T] + ...
 
-    Random are samples, cohorts, numbers of local steps and what channels draw; memories of clients and server and the
-    worlds of `Sluggish` people are part of x. A part that is not affine, or does not say how likely its draws are, is
-    refused by name. Asynchronous clients are followed where all work, for exponential times beside which the clock's
-    are nothing: `clock=pf.Clock(compute=0)`.
+    Samples, cohorts, numbers of local steps and channel draws are random; memories of clients and server and the worlds
+    of `Sluggish` people are part of x. A part that is not affine, or does not declare the distribution of its draws,
+    raises an error that names it. Asynchronous clients are supported if all are training, with exponential latencies
+    and no compute time: `clock=pf.Clock(compute=0)`.
 
     Args:
         theta: the start, None for zeros
-        clock: as in `pf.run`; time matters where people drift, or clients are asynchronous
-        full: keep mean and covariance of all that is random, memories and worlds too
+        clock: as in `pf.run`; time matters if people drift or clients are asynchronous
+        full: keep mean and covariance of everything random, including memories and worlds
     """
     check_counts(rounds=rounds)
     with jax.enable_x64(True):
@@ -65,7 +65,7 @@ def moments(
 
 
 def _decay(machine: Machine, stable: np.ndarray) -> Callable[[], float] | None:
-    """What works out the limit of t E|theta - theta_PS|^2, where steps fall as 1 / t."""
+    """A function that computes the limit of t E|theta - theta_PS|^2, if steps decay as 1 / t."""
     if not falls_as_one_over(machine.setup.algorithm.eta):
         return None
 
@@ -77,7 +77,7 @@ def _decay(machine: Machine, stable: np.ndarray) -> Callable[[], float] | None:
 
 
 def known_points(problem: Problem, algorithm: Algorithm, start: Theta) -> dict[str, Any]:
-    """The stable and the optimal point, None where it is not one point that stays and that everyone shares."""
+    """The stable and the optimal point, None unless it is one fixed point shared by all clients."""
     found: dict[str, Any] = {"stable": None, "optimal": None}
     if problem.population.reads_time or not algorithm.sharing.is_one:
         return found
@@ -89,7 +89,7 @@ def known_points(problem: Problem, algorithm: Algorithm, start: Theta) -> dict[s
             warnings.simplefilter("ignore", PerformativeWarning)
             try:
                 found[name] = solve(problem, start=start)
-            except ValueError:  # there is none, or none that can be found: no distances to it
+            except ValueError:  # there is none, or none was found: no distances to it
                 continue
     return found
 

@@ -1,4 +1,4 @@
-"""What parts say of their chances: who takes part, how many steps, how many samples; refused by name where unknown."""
+"""What parts declare about their randomness: participation, steps, samples; errors name the part if unknown."""
 
 import equinox as eqx
 import jax
@@ -20,22 +20,22 @@ from performative.populations.nodes import Polynomial
 from performative.problem import Problem
 from performative.types import Scene, Theta, is_concrete
 
-# Numbers that clients, or the server for them, remember: their covariance is the square of that.
+# Limit on the numbers that clients, or the server for them, remember: their covariance is the square of that.
 MOST_MEMORY = 5_000
-# Numbers of the maps of a round: two gigabytes.
+# Limit on the numbers in the maps of a round: two gigabytes.
 MOST_NUMBERS = 1 << 28
-# Numbers of a sample may enter a step squared, and its covariance then by their fourth power.
+# A sample may enter a step squared, and so its covariance to the fourth power.
 DEGREE = 5
-# To see whether that is all: a rule that is exact for more.
+# To check that this suffices: a rule that is exact to a higher degree.
 _HIGHER = 9
 
 
 class Chances(eqx.Module):
-    """Moments of f = (z, a) in each of P rounds, after which they repeat; and of the number of local steps.
+    """Moments of f = (z, a) in each of P rounds, the period; and of the number of local steps.
 
     Args:
-        mean: E f, [P, 2, N]; own: E f_i f_i^T, [P, 2, 2, N]; covariance: [P, 2, 2, N, N], None where f is certain
-        steps: the numbers of steps that occur, [T], None where all do E; work: their chances, [N, T]
+        mean: E f, [P, 2, N]; own: E f_i f_i^T, [P, 2, 2, N]; covariance: [P, 2, 2, N, N], None if f is deterministic
+        steps: the step counts that occur, [T], None if all do E; work: their probabilities, [N, T]
     """
 
     mean: Float[Array, "P 2 N"]
@@ -46,39 +46,39 @@ class Chances(eqx.Module):
 
 
 def check_covered(problem: Problem, algorithm: Algorithm, exact: bool) -> None:
-    """Refuse by name what is known not to be affine, or whose chances nobody tells."""
+    """Raise, naming the part, for what is known not to be affine or does not declare its distribution."""
     population, estimator = problem.population, algorithm.estimator
     if problem.domain is not None and exact:
         name = type(problem.domain).__name__
-        raise ValueError(_told(f"domain={name}: a projection is not linear; leave it out, or use pf.run"))
+        raise ValueError(_told(f"domain={name}: a projection is not linear; remove the domain, or use pf.run"))
     if population.reads_models:
         raise ValueError(_told(f"population={type(population).__name__} reacts to all models at once; use pf.run"))
     if any(part.infinite_variance for part in chain(population, AbstractPopulation)):
-        raise ValueError(_told(f"samples of population={type(population).__name__} have no variance"))
+        raise ValueError(_told(f"samples of population={type(population).__name__} have no finite variance"))
     if said_bound(estimator) is not None:
         raise ValueError(
             _told(f"estimator={type(estimator).__name__} clips gradients, which is not linear; use pf.run")
         )
     model = jnp.zeros(population.model_shape() or ())
     if estimator.draw(jax.random.key(0), 1, model) is not None:
-        raise ValueError(_told(f"estimator={type(estimator).__name__} draws noise of its own; use pf.run"))
+        raise ValueError(_told(f"estimator={type(estimator).__name__} draws its own noise; use pf.run"))
 
 
 def check_size(layout: Layout, size: int) -> None:
-    """Refuse covariances that would not fit."""
+    """Raise if covariances would not fit in memory."""
     if layout.width * layout.clients > MOST_MEMORY:
         raise ValueError(_told(
-            f"{layout.clients:,} clients that remember {layout.width:,} numbers each are a covariance of "
-            f"{8e-9 * size**2:,.1f} GB; {MOST_MEMORY:,} remembered numbers are the most"
+            f"{layout.clients:,} clients that remember {layout.width:,} numbers each need a covariance of "
+            f"{8e-9 * size**2:,.1f} GB; at most {MOST_MEMORY:,} remembered numbers are supported"
         ))  # fmt: skip
 
 
 def check_numbers(count: int) -> None:
-    """Refuse maps that would not fit."""
+    """Raise if maps would not fit in memory."""
     if count > MOST_NUMBERS:
         raise ValueError(_told(
-            f"the map of a round is {8e-9 * count:,.1f} GB of derivatives, node by node; {8e-9 * MOST_NUMBERS:,.1f} GB "
-            "are the most. Models of fewer parameters, or clients of fewer rows, are smaller; use pf.run"
+            f"the map of a round takes {8e-9 * count:,.1f} GB of derivatives; at most {8e-9 * MOST_NUMBERS:,.1f} GB "
+            "are supported. Use a model with fewer parameters, clients with fewer rows, or pf.run"
         ))  # fmt: skip
 
 
@@ -87,21 +87,21 @@ def _told(text: str) -> str:
 
 
 def no_law(participation: AbstractParticipation) -> str:
-    """Of a participation whose cohorts nobody knows ahead."""
+    """The message for a participation whose cohorts have no known distribution."""
     name = type(participation).__name__
     if participation.keeps_time:
         return _told(
-            f"participation={name} is followed where all clients are at work and who comes next does not depend on who "
+            f"participation={name} is supported if all clients are training and who comes next does not depend on who "
             "came before: latency=pf.participation.Exponential(mean) and clock=pf.Clock(compute=0); else use pf.run"
         )
     return _told(
-        f"participation={name} has no law of its cohorts that holds whatever clients' data are and whatever came "
-        "before; use pf.run"
+        f"participation={name} has no cohort distribution that is independent of the clients' data and of past "
+        "rounds; use pf.run"
     )
 
 
 def read_chances(setup: Setup) -> Chances:
-    """From what the participation's own class declares."""
+    """Read what the participation's own class declares."""
     participation, weights = setup.algorithm.participation, np.asarray(setup.weights, np.float64)
     clients, E = len(weights), setup.algorithm.local_steps
     period = declared(participation, "repeats_after", clients)
@@ -109,7 +109,7 @@ def read_chances(setup: Setup) -> Chances:
     work = declared(participation, "step_law", clients, E)
     if not laws or any(law is None for law in laws) or work is None:
         raise ValueError(no_law(participation))
-    # Chances that are traced are those of a law whose derivatives somebody wants: nothing can be looked at.
+    # Traced probabilities are being differentiated: their values cannot be inspected.
     known = is_concrete([law.both for law in laws])
     xp = np if known else jnp
     both = xp.stack([law.both for law in laws])
@@ -132,14 +132,14 @@ def batch_spread(setup: Setup, theta: Theta) -> np.ndarray:
     name, n = type(batch).__name__, batch.largest(population)
     if population.rows is None:
         if declared(batch, "sampling", None) is None:
-            raise ValueError(_told(f"batch={name} does not say how it draws; use pf.Fixed(n), or pf.run"))
+            raise ValueError(_told(f"batch={name} does not declare how it draws; use pf.Fixed(n), or pf.run"))
         return np.full(clients, 1.0 / n)
     laws = [declared(batch, "sampling", int(m)) for m in np.broadcast_to(np.asarray(population.rows), (clients,))]
     if any(not isinstance(law, WithReplacement) for law in laws):
         nodes = _nodes(setup, theta, jnp.zeros((), jnp.int32), Polynomial(DEGREE))[1]
         if len(nodes) != population.capacity:
             raise ValueError(_told(
-                f"batch={name} takes different rows, and population={type(population).__name__} draws more than a row; "
+                f"batch={name} draws distinct rows, and population={type(population).__name__} draws more than a row; "
                 "use pf.Fixed(n), or pf.run"
             ))  # fmt: skip
     return np.asarray([_spread(name, law) for law in laws])
@@ -153,14 +153,14 @@ def _spread(name: str, law: object) -> float:
     if isinstance(law, Everyone):
         return 0.0
     raise ValueError(_told(
-        f"batch={name}: which rows a step has depends on other steps, or how many on chance; use pf.Fixed(n), or pf.run"
+        f"batch={name}: the rows of a step depend on other steps, or their number is random; use pf.Fixed(n), or pf.run"
     ))  # fmt: skip
 
 
 def check_rules(setup: Setup, theta: Theta) -> None:
-    """Refuse a population of somebody else's whose rule for polynomials is not exact for its samples.
+    """Raise if a third-party population's rule for polynomials is not exact for its samples.
 
-    Means and squares of gradients by rules of two degrees: they agree where samples are quadratic in what is normal.
+    Means and squares of gradients by rules of two degrees: they agree if samples are quadratic in normal variables.
     """
     population = setup.problem.population
     strangers = [type(part).__name__ for part in chain(population, AbstractPopulation) if not is_ours(type(part))]
@@ -185,11 +185,11 @@ def check_rules(setup: Setup, theta: Theta) -> None:
     try:
         low, high = (np.asarray(squares(degree)) for degree in (DEGREE, _HIGHER))
     except Uncertified as reason:
-        raise ValueError(_told(f"population={strangers[0]}: {reason}; give it a `quadrature`, or use pf.run")) from None
+        raise ValueError(_told(f"population={strangers[0]}: {reason}; define a `quadrature`, or use pf.run")) from None
     if np.abs(low - high).max() > 1e-9 * (1.0 + np.abs(high).max()):
         raise ValueError(_told(
-            f"population={strangers[0]}: its samples are not quadratic in the normal numbers that they are made of, so "
-            "that their variance is not known exactly; give it a `quadrature` that is exact, or use pf.run"
+            f"population={strangers[0]}: its samples are not quadratic in the underlying normal variables, so "
+            "their variance is not known exactly; define an exact `quadrature` for it, or use pf.run"
         ))  # fmt: skip
 
 

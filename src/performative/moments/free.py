@@ -1,4 +1,4 @@
-"""Numbers of an algorithm that may be chosen: where they stand, within what bounds, in what coordinates."""
+"""Tunable numbers of an algorithm: where they are, their bounds, and their coordinates."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -14,15 +14,15 @@ from performative.problem import Problem
 from performative.schedules import Constant
 from performative.sweep.names import set_by_name
 
-# How far inside of its bounds a search begins.
+# How far inside its bounds a search starts.
 _INSIDE = 1e-3
-# No part that bounds its numbers takes this, nor less than its negative.
+# No part that bounds its numbers accepts this, nor its negative.
 _HUGE = 1e12
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Coordinates:
-    """A number, or an array of them, by coordinates that may be anything.
+    """A number, or an array, in unconstrained coordinates.
 
     Attributes:
         name: as in `pf.sweep`
@@ -36,7 +36,7 @@ class Coordinates:
 
 
 def read_free(free: Any, algorithm: Algorithm) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """Numbers to be found, {name: bounds or None}, and values to be tried, {name: values}."""
+    """Numbers to optimize, {name: bounds or None}, and values to try, {name: values}."""
     if isinstance(free, str):
         free = [free]
     if not isinstance(free, Mapping):
@@ -60,20 +60,20 @@ def read_free(free: Any, algorithm: Algorithm) -> tuple[dict[str, Any], dict[str
 
 
 def _spelled_out(algorithm: Algorithm, name: str) -> list[str]:
-    """All numbers of a schedule, where the rate is one."""
+    """All numbers of a schedule, if the rate is one."""
     if name != "rate" or isinstance(algorithm.rate, Constant):
         return [name]
     fields = dataclasses.fields(algorithm.rate) if dataclasses.is_dataclass(algorithm.rate) else ()
     names = [f"rate.{field.name}" for field in fields if not field.metadata.get("static")]
     if not names:
         raise ValueError(
-            "free: the rate is a function whose numbers nobody knows; give one such as pf.schedules.harmonic."
+            "free: the rate is a function with unknown parameters; use a schedule such as pf.schedules.harmonic."
         )
     return names
 
 
 def value_of(algorithm: Algorithm, name: str) -> np.ndarray:
-    """What stands there now; refused where it is nothing that has derivatives."""
+    """The current value; raises if it is not differentiable."""
     part: Any = algorithm
     path = name.removeprefix("algorithm.").split(".")
     for k, word in enumerate(path):
@@ -86,14 +86,14 @@ def value_of(algorithm: Algorithm, name: str) -> np.ndarray:
             part = part.value
     if not isinstance(part, (float, np.ndarray, Array)) or not np.issubdtype(np.result_type(part), np.inexact):
         raise ValueError(
-            f"free: {name} = {part!r} is no number with derivatives; give the values to try, "
+            f"free: {name} = {part!r} is not a differentiable number; give values to try, "
             f"such as free={{{name!r}: [1, 2, 5]}}."
         )
     return np.asarray(part, np.float64)
 
 
 def coordinates_of(problem: Problem, algorithm: Algorithm, name: str, bounds: Any) -> Coordinates:
-    """Logarithms of positive numbers, logits between bounds; chances that sum to one go on doing so."""
+    """Logarithms of positive numbers, logits between bounds; probabilities keep summing to one."""
     value = value_of(algorithm, name)
     if bounds is None and value.ndim == 1 and len(value) > 1 and np.all(value > 0) and abs(value.sum() - 1) < 1e-9:
         return Coordinates(name, value, np.log, lambda x: jnp.exp(x - jnp.max(x)) / jnp.exp(x - jnp.max(x)).sum())
@@ -121,7 +121,7 @@ def _read_bounds(name: str, bounds: Any) -> tuple[float, float]:
 
 
 def _probed(problem: Problem, algorithm: Algorithm, name: str, value: np.ndarray) -> tuple[float, float]:
-    """What the part's own constructor takes: all numbers, those from 0 on, or those from 0 to 1."""
+    """The range that the part's constructor accepts: all numbers, those >= 0, or those in [0, 1]."""
 
     def takes(number: float) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""Which numbers of a run are random, as vectors: some that all clients share, and one row for each client."""
+"""Which numbers of a run are random, as vectors: some shared by all clients, and one row per client."""
 
 import dataclasses
 from typing import Any
@@ -18,7 +18,7 @@ from performative._engine.setup import Setup, init_state
 from performative._engine.simulated import federated_round
 from performative.types import Cohort, State, Theta
 
-# Runs that tell random numbers from others: so many, with other starts, cohorts and noise.
+# Number of runs, with different starts, cohorts and noise, used to identify random numbers.
 _RUNS = 3
 
 
@@ -27,7 +27,7 @@ class Layout(eqx.Module):
 
     Args:
         shared: places among the state's leaves that make up s, the model's first
-        rows: places of leaves with one row a client that make up R
+        rows: places of leaves with one row per client that make up R
         model: d, how many of s are the model; width: q, numbers of a row
     """
 
@@ -65,7 +65,7 @@ class Layout(eqx.Module):
 
 
 class Flat(eqx.Module):
-    """The fractional numbers of a tree as a vector; whole numbers and keys stay where they are."""
+    """The floating-point numbers of a tree as a vector; integers and keys stay where they are."""
 
     structure: Any
 
@@ -83,9 +83,9 @@ def flat_like(tree: PyTree) -> Flat:
 
 
 def find_layout(setup: Setup, theta: Theta, rounds: int) -> tuple[Layout, State, list[Cohort]]:
-    """Leaves that differ between runs with other starts and seeds are random; the model always is.
+    """Leaves that differ between runs with different starts and seeds are random; the model always is.
 
-    And the states of a run, [rounds + 1, ...], with a few of the cohorts that were drawn.
+    Also returns the states of a run, [rounds + 1, ...], and a few of its cohorts.
     """
     made = init_state(setup, theta, False)
     played = [follow(setup, _moved(theta, k), jnp.asarray(k), rounds) for k in range(_RUNS)]
@@ -96,8 +96,8 @@ def find_layout(setup: Setup, theta: Theta, rounds: int) -> tuple[Layout, State,
         people, scheme = type(setup.problem.population).__name__, type(setup.algorithm.participation).__name__
         raise ValueError(coded(
             "not-affine",
-            f"moments: population={people} changes with time, and how long participation={scheme} waits for clients "
-            "depends on chance; use pf.run.",
+            f"moments: population={people} changes with time, and the time participation={scheme} waits for clients "
+            "is random; use pf.run.",
         ))  # fmt: skip
     clients, first = setup.weights.shape[0], [np.asarray(leaf) for leaf in jax.tree.leaves(made)]
     by_client = _rows(setup, made, theta)
@@ -105,7 +105,7 @@ def find_layout(setup: Setup, theta: Theta, rounds: int) -> tuple[Layout, State,
     for k, leaf in enumerate(first):
         name = jax.tree_util.keystr(paths[k])
         seen = [np.asarray(run[k]) for run in runs]
-        # What stays as it began (the model that was deployed at the start, where no other is) is no part of the law.
+        # What never changes (the model deployed at the start, if there is no other) is not random.
         differs = any(not np.array_equal(one, seen[0]) for one in seen[1:]) and any(
             np.any(one != one[:1]) for one in seen
         )
@@ -117,7 +117,7 @@ def find_layout(setup: Setup, theta: Theta, rounds: int) -> tuple[Layout, State,
             continue
         if not np.issubdtype(leaf.dtype, np.inexact):
             raise ValueError(coded(
-                "not-affine", f"moments: {name.lstrip('.')} holds whole numbers that depend on chance; use pf.run."
+                "not-affine", f"moments: {name.lstrip('.')} contains random integers; use pf.run."
             ))  # fmt: skip
         (rows if k in by_client else shared).append(k)
     width = sum(first[k].size // clients for k in rows)
@@ -130,7 +130,7 @@ def _moved(theta: Theta, k: int) -> Theta:
 
 
 def _rows(setup: Setup, state: State, theta: Theta) -> set[int]:
-    """Places of leaves with one row a client: what clients keep, and what the server keeps for each."""
+    """Places of leaves with one row per client: what clients keep, and what the server keeps for each."""
     from performative._engine.setup import _shape_of_extra
 
     aggregator, clients = setup.algorithm.aggregator, setup.weights.shape[0]

@@ -1,7 +1,7 @@
-"""What rounds that stay alike do in the long run: whether mean and spread settle, how fast, and at what law.
+"""The long run of repeating rounds: whether mean and covariance settle, how fast, and the stationary distribution.
 
-Some directions are never taken (SCAFFOLD keeps c = sum_i p_i c_i for ever), and say nothing about a run: all of it is
-about the directions that a run from its start can reach.
+Some directions are never taken (SCAFFOLD always keeps c = sum_i p_i c_i) and are irrelevant to a run: everything here
+refers to the directions that a run can reach from its start.
 """
 
 from collections.abc import Callable
@@ -17,23 +17,23 @@ from performative.moments.client import Deviations
 from performative.moments.outcome import ONE
 from performative.moments.recursion import AbstractRound, Law
 
-# A direction shorter than this, beside those of length one, is rounding.
+# A direction shorter than this, relative to unit directions, is roundoff.
 _TINY = 1e-9
-# Up to so many pairs of directions the map of covariances is written down as a matrix; and its eigenvalues are found.
+# Up to this many pairs of directions the map of covariances is formed as a matrix, and its eigenvalues computed.
 _DENSE, _EIGEN = 4000, 150
 _TURNS, _CLOSE = 20_000, 1e-12
-# Laws that are moved side by side: at most so many, and with about so many numbers of the map for all of them.
+# Distributions propagated together: at most this many, and with about this many numbers of the map in total.
 _BLOCK, _NUMBERS = 64, 1 << 27
-# Maps of fewer numbers are gone through one law after the other: a program for many at once takes longer to compile.
+# Smaller maps are applied sequentially: a batched program takes longer to compile.
 _LARGE = 1 << 20
 
 
 class Limits(eqx.Module):
-    """Of P rounds after which all repeats.
+    """The long run of a period of P rounds.
 
     Attributes:
         mean_radius, second_radius: spectral radius of the map of means, and of second moments, for one round
-        law: the stationary law, None where the second moments do not settle
+        law: the stationary distribution, None if the second moments do not settle
     """
 
     mean_radius: float
@@ -42,9 +42,9 @@ class Limits(eqx.Module):
 
 
 def limits(turn: "Turn", start: np.ndarray, directions: np.ndarray | None = None) -> Limits:
-    """If all went on for ever by these rounds, one after another, from (1, s, R) = `start` on.
+    """The limit if these rounds repeat forever, starting from (1, s, R) = `start`.
 
-    `directions` [D, r] that runs can take are found where they are not given.
+    `directions` [D, r] that runs can take are computed if not given.
     """
     directions, T, mean = mean_limit(turn, start, directions)
     radius = float(np.abs(np.linalg.eigvals(T)).max(initial=0.0))
@@ -59,7 +59,7 @@ def limits(turn: "Turn", start: np.ndarray, directions: np.ndarray | None = None
 def mean_limit(
     turn: "Turn", start: np.ndarray, directions: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Directions [D, r] that runs can take, the map of means along them, and where these settle; None where not."""
+    """Directions [D, r] that runs can take, the map of means along them, and their limit; None if there is none."""
     if directions is None:
         directions = turn.without_time(reachable(turn, start))
     r = directions.shape[1]
@@ -77,20 +77,19 @@ class Turn:
         self.maps, self.period, self.size, self.time = maps, period, size, time
 
     def means(self, x: np.ndarray) -> np.ndarray:
-        """What becomes of means [n, D]."""
+        """Means [n, D] after a period."""
         return self._after(x, np.zeros((len(x), self.size, self.size)))[0]
 
     def added(self, mean: np.ndarray) -> np.ndarray:
-        """The covariance after it of what was certain before."""
+        """The covariance after a period of what was deterministic before."""
         return self._after(mean[None], np.zeros((1, self.size, self.size)))[1][0]
 
     def seconds(self, B: np.ndarray) -> np.ndarray:
-        """What becomes of second moments [n, D, D]."""
+        """Second moments [n, D, D] after a period."""
         return self._after(np.zeros((len(B), self.size)), B)[1]
 
     def _after(self, means: np.ndarray, covariances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of laws [n, ...], always as many at a time, so that one program serves all; maps that are large have another
-        for a law alone."""
+        """Propagate n distributions in batches of one size, to share one program; large maps have another for one."""
         block = int(np.clip(_NUMBERS // max(_made(self.maps), 1), 1, _BLOCK))
         if _is_large(self.maps) and len(means) == 1:
             block = 1
@@ -105,7 +104,7 @@ class Turn:
         return mean, covariance
 
     def without_time(self, directions: np.ndarray) -> np.ndarray:
-        """Directions [D, r] in which time stands still: it goes on for ever, and on its own."""
+        """Directions [D, r] without time, which grows forever on its own."""
         if not self.time or not directions.shape[1]:
             return directions
         left, size, _ = np.linalg.svd(np.delete(directions, self.time, axis=0), full_matrices=False)
@@ -113,7 +112,7 @@ class Turn:
 
 
 def _made(maps: AbstractRound) -> int:
-    """About how many numbers a round makes on its way, of each law: as its maps have, but for products ready made."""
+    """Approximate number of intermediate values per distribution: as in a round's maps, without stored products."""
 
     def count(leaf: Any) -> int:
         parts = (leaf.added, leaf.nodes) if isinstance(leaf, Deviations) else leaf
@@ -130,7 +129,7 @@ def _is_large(maps: AbstractRound) -> bool:
 def _through(
     maps: AbstractRound, period: Int[Array | np.ndarray, ""], count: Int[Array | np.ndarray, ""], laws: Law
 ) -> Law:
-    """The first `count` of laws [n, ...] after a period."""
+    """The first `count` of n distributions after a period."""
 
     def one(law: Law) -> Law:
         return jax.lax.fori_loop(0, period, lambda r, law: jax.tree.map(lambda leaf: leaf[r], maps).advance(law), law)
@@ -146,7 +145,7 @@ def _through(
 
 
 def reachable(turn: Turn, x: np.ndarray) -> np.ndarray:
-    """Orthonormal directions [D, r] in which runs from x can differ, or come to differ from it."""
+    """Orthonormal directions [D, r] in which runs from x can differ from each other or from x."""
     Q = (x / np.linalg.norm(x))[:, None]
     while Q.shape[1] < len(x):
         after = turn.seconds((Q @ Q.T)[None])[0]
@@ -156,7 +155,7 @@ def reachable(turn: Turn, x: np.ndarray) -> np.ndarray:
         if not new.shape[1]:
             break
         Q = np.linalg.qr(np.concatenate([Q, new], axis=1))[0]
-    # Those among them that leave the constant 1 alone.
+    # Those among them that leave the constant 1 unchanged.
     row = Q[:1]
     inside = np.linalg.svd(row)[2][1:].T if np.linalg.norm(row) > _TINY else np.eye(Q.shape[1])
     return Q @ inside
@@ -190,14 +189,14 @@ def _second(turn: Turn, directions: np.ndarray) -> tuple[float, Callable[[np.nda
 
 
 def _square(x: np.ndarray, i: np.ndarray, j: np.ndarray, r: int) -> np.ndarray:
-    """A symmetric matrix of the numbers on and above its diagonal."""
+    """A symmetric matrix from its upper triangle."""
     out = np.zeros((r, r))
     out[i, j] = out[j, i] = x
     return out
 
 
 def _by_turns(apply: Callable[[np.ndarray], np.ndarray], r: int) -> tuple[float, Callable[[np.ndarray], np.ndarray]]:
-    """The same where the matrix is too large."""
+    """As `_second`, matrix-free."""
     from scipy.sparse.linalg import LinearOperator, gmres
 
     def flat(x: np.ndarray) -> np.ndarray:
@@ -213,7 +212,7 @@ def _by_turns(apply: Callable[[np.ndarray], np.ndarray], r: int) -> tuple[float,
 def _radius(
     apply: Callable[[np.ndarray], np.ndarray], start: np.ndarray, matrix: Callable[[np.ndarray], np.ndarray]
 ) -> float:
-    """A map that keeps covariances has its spectral radius as an eigenvalue, with a covariance that belongs to it."""
+    """A map that preserves covariances has its spectral radius as an eigenvalue, with a covariance as eigenvector."""
     from scipy.sparse.linalg import ArpackError, LinearOperator, eigs
 
     whole = LinearOperator((len(start), len(start)), apply, dtype=np.float64)

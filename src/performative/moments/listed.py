@@ -1,4 +1,4 @@
-"""Rounds whose clients do not add up (FedNova over a cohort): every cohort that can come about, one by one."""
+"""Rounds whose clients' effects do not add up (FedNova over a cohort): enumerate every possible cohort."""
 
 import itertools
 from typing import Any
@@ -18,13 +18,12 @@ from performative.moments.layout import Layout
 from performative.moments.recursion import AbstractRound, Law, sent_by
 from performative.types import Cohort, State
 
-# Cohorts of a round, numbers of steps included, that are gone through.
+# Largest number of cohorts of a round, step counts included, that are enumerated.
 MOST = 4_096
 
 
 class Cohorts(eqx.Module):
-    """All cohorts of a round, spare rows filled up: probability [M], client [M, K], weight, who is there, which of the
-    numbers of steps."""
+    """All cohorts of a round, padded: probability [M], client [M, K], weight, presence, index of the step count."""
 
     chance: Float[Array, " M"]
     ids: Int[Array, "M K"]
@@ -34,7 +33,7 @@ class Cohorts(eqx.Module):
 
 
 class ListedRound(AbstractRound):
-    """Clients' maps [N, T, ...] and, for each cohort, what the server makes of (1, s, R) and of what each row sent."""
+    """Clients' maps [N, T, ...] and, for each cohort, the server's map of (1, s, R) and of what each row sent."""
 
     clients: TrainingMap
     cohorts: Cohorts
@@ -74,7 +73,7 @@ class ListedRound(AbstractRound):
 
 
 def list_all(setup: Setup, period: int, work: np.ndarray) -> Cohorts:
-    """Those of each round of a period, [P, ...]; spare cohorts have no chance."""
+    """The cohorts of each round of a period, [P, ...]; padding cohorts have probability 0."""
     each = [list_cohorts(setup, round, work) for round in range(period)]
     most, widest = (max(one.ids.shape[axis] for one in each) for axis in (0, 1))
 
@@ -90,7 +89,7 @@ def list_all(setup: Setup, period: int, work: np.ndarray) -> Cohorts:
 
 
 def list_cohorts(setup: Setup, round: int, work: np.ndarray) -> Cohorts:
-    """Every cohort of a round with every number of steps that its clients may do."""
+    """Every cohort of a round with every step count that its clients may have."""
     participation, weights = setup.algorithm.participation, np.asarray(setup.weights, np.float64)
     name, clients = type(participation).__name__, len(weights)
     count = declared(participation, "cohort_count", weights, round)
@@ -110,9 +109,9 @@ def list_cohorts(setup: Setup, round: int, work: np.ndarray) -> Cohorts:
         aggregator = type(setup.algorithm.aggregator).__name__
         raise ValueError(coded(
             "not-affine",
-            f"moments: with aggregator={aggregator} what one client adds depends on who else takes part, so that every "
-            f"cohort is gone through by itself: {name} has {count:,.0f} of them, times the numbers of local steps that "
-            f"their clients may take, and {MOST:,} are the most; use fewer clients, pf.Full(), or pf.run.",
+            f"moments: with aggregator={aggregator} a client's contribution depends on who else participates, so every "
+            f"cohort is enumerated: {name} has {count:,.0f} of them, times the numbers of local steps that "
+            f"their clients may take, but at most {MOST:,} are supported; use fewer clients, pf.Full(), or pf.run.",
         ))  # fmt: skip
     widest = max(len(ids) for _, ids, _, _ in rows)
 
@@ -155,6 +154,6 @@ def closings(
 
 
 def _places(i: Array, common: int, width: int) -> Array:
-    """Where (1, s, r_i) stands in (1, s, R)."""
+    """Indices of (1, s, r_i) in (1, s, R)."""
     shared, own = (jnp.arange(count, dtype=i.dtype) for count in (common, width))
     return jnp.concatenate([shared, common + i * width + own])

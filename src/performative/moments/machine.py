@@ -1,4 +1,4 @@
-"""A problem and an algorithm as a machine that moves means and covariances, made from the engine's own round."""
+"""A problem and an algorithm as a machine that propagates means and covariances, built from the engine's own round."""
 
 import dataclasses
 from functools import partial
@@ -24,27 +24,28 @@ from performative.moments.recursion import AbstractRound, Law, RoundMap
 from performative.moments.shortened import shortened
 from performative.types import Cohort, State
 
-# Numbers of nodes' matrices that are held at once.
+# Numbers of nodes' matrices held in memory at once.
 _AT_ONCE = 1 << 23
-# Of a deviation: less is rounding.
+# Relative deviation below which it is roundoff.
 NOTHING = 1e-12
-# Beyond, rounding hides what is looked for.
+# Beyond this, roundoff hides the effect.
 _FAR = 1e8
 
 
 class Machine(eqx.Module):
-    """What moves the law of (1, s, R) from round to round.
+    """Propagates the distribution of (1, s, R) from round to round.
 
     Args:
-        first: the state at the start, with zeros in the place of s and R; still: what is not random of later ones
-        at: s and R around which rounds are linearized: anywhere, where they are affine
+        first: the state at the start, with zeros in place of s and R; still: the non-random part of later states
+        at: s and R around which rounds are linearized: arbitrary if they are affine
         chances: moments of cohorts and steps
         spread: variance of a batch's mean over that of one sample, [N]
         channel: what the channel draws, as nodes and weights
-        drawn: a few cohorts, to try things with
-        listed: every cohort of P rounds, where clients do not add up
-        race: of asynchronous clients, who comes first; R then holds what each of them began with
-        period: after so many rounds all repeats; nodes: the rule for samples; adds, moves: as in `Rules`
+        drawn: a few cohorts for checks
+        listed: every cohort of P rounds, if clients' effects do not add up
+        race: for asynchronous clients, who comes first; R then contains what each of them started from
+        period: the number of rounds after which everything repeats; nodes: the rule for samples; adds, moves: as in
+            `Rules`
     """
 
     setup: Setup
@@ -86,7 +87,7 @@ class Machine(eqx.Module):
 
     @property
     def room(self) -> int:
-        """Numbers that there is room for, for each step of each client."""
+        """Space, in numbers, for each step of each client."""
         steps = self.ages * len(self.chances.work[0]) * self.setup.algorithm.steps
         return min(PAIRS, MOST_NUMBERS // (2 * self.layout.clients * steps))
 
@@ -97,12 +98,12 @@ class Machine(eqx.Module):
 
     @property
     def time(self) -> tuple[int, ...]:
-        """Places in (1, s, R) of simulated time, where it depends on chance."""
+        """Places in (1, s, R) of simulated time, if it is random."""
         names = [name for name in self.names() if not name.startswith("client ")]
         return tuple(1 + k for k, name in enumerate(names) if name.startswith("time"))
 
     def numbers(self) -> int:
-        """About how many numbers a round's map takes while it is made."""
+        """Approximate size, in numbers, of a round's map during construction."""
         rest, zero = self.rest(jnp.zeros((), jnp.int32)), jax.ShapeDtypeStruct((), jnp.int32)
         carried, nodes = jax.eval_shape(self._carried, rest, zero)
         c, y = self.common + self.layout.width, len(carried)
@@ -124,7 +125,7 @@ class Machine(eqx.Module):
         return dataclasses.replace(self, at=(s, jnp.asarray(x[self.common - 1 :]).reshape(self.start[1].shape)))
 
     def later(self, rounds: int) -> "Machine":
-        """With the numbers that rounds have so much later: steps are shorter by then."""
+        """The machine with the numbers of later rounds, when steps are smaller."""
         leaves = jax.tree_util.tree_leaves_with_path(self.first)
         random = (*self.layout.shared, *self.layout.rows)
         names = [jax.tree_util.keystr(path) for k, (path, _) in enumerate(leaves) if k not in random]
@@ -132,13 +133,12 @@ class Machine(eqx.Module):
         return dataclasses.replace(self, still=still)
 
     def with_adds(self) -> "Machine":
-        """With what is found of `adds`, since noise that adds takes far less memory than noise that multiplies, and of
-        `moves`."""
+        """The machine with `adds` and `moves` determined: additive noise takes far less memory than multiplicative."""
         samples, channel, moves = (bool(part > NOTHING) for part in np.asarray(_multiplied(self)))
         return dataclasses.replace(self, adds=(not samples, not channel), moves=moves)
 
     def begin(self) -> Law:
-        """All is certain before the first round."""
+        """Everything is deterministic before the first round."""
         s, R = self.start
         x = jnp.concatenate([jnp.ones(1), s, R.ravel()])
         return Law(x, jnp.zeros((len(x), len(x))))
@@ -205,14 +205,14 @@ class Machine(eqx.Module):
         return whole if self.layout.width else shortened(whole)
 
     def _at_once(self, rest: State) -> int:
-        """Clients whose nodes are worked on side by side."""
+        """Number of clients whose nodes are processed together."""
         rules = jax.eval_shape(self.rules, rest, jax.ShapeDtypeStruct((), jnp.int32))
         width = self.common + self.layout.width + self.layout.model
         numbers = self.ages * len(rules.weight) * width**2 * len(self.chances.work[0])
         return int(np.clip(_AT_ONCE // numbers, 1, self.layout.clients))
 
     def check_around(self, mean: np.ndarray, covariance: np.ndarray) -> None:
-        """Refuse rounds that bend where the law lies, [rounds + 1, ...]: a clip may, far from the start."""
+        """Raise if rounds are nonlinear in the range of the run, [rounds + 1, ...]: a clip may be, far out."""
         rng, last = np.random.default_rng(3), len(mean) - 1
         for r in {last // 2, last}:
             spread = np.sqrt(np.maximum(np.diagonal(covariance[r]), 0.0))[1:]

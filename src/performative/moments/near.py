@@ -1,4 +1,4 @@
-"""`pf.forecast`: the same machine for problems that are not linear, around the point where they settle."""
+"""`pf.forecast`: the same machine for nonlinear problems, around the point where they settle."""
 
 import warnings
 from typing import Any
@@ -20,23 +20,23 @@ from performative.problem import Problem
 from performative.solve import stable_point
 from performative.types import Theta
 
-# Newton's steps to where runs settle on average, and when they have come to rest.
+# Newton steps to where runs settle on average, and their stopping tolerance.
 _STEPS, _REST = 12, 1e-9
-# Directions in which the forecast is tried one standard deviation away, and by how much it may then differ.
+# Directions in which the forecast is tested one standard deviation away, and how much it may then differ.
 _TRIES, _VALID = 4, 0.15
-# Nearer to the edge of a domain than this share of its size, a point lies on it.
+# A point closer to the boundary of a domain than this fraction of its size lies on it.
 _EDGE = 1e-6
-# Warnings of the search for a point; but that the one found repels is worth a word, since runs may settle at another.
+# Warnings of the point search to silence; not that the point repels, since runs may then settle elsewhere.
 _NO_MATTER = r".*\[(?!repelling-point\])[a-z-]+\]$"
 
 
 @checked
 def forecast(problem: Problem, algorithm: Algorithm, start: Theta = None) -> Forecast:
-    """Where a run settles, how fast and with what error, near the stable point of a problem that need not be linear.
+    """Predict where a run settles, how fast and with what error, near the stable point of a possibly nonlinear problem.
 
     Rounds are linearized where they settle on average (which local steps and compression move away from theta_PS), with
-    the noise that samples, cohorts and channels have there. Tried again one standard deviation away in each of a few
-    directions: where the error would differ by more than 15 %, the forecast is not `valid`.
+    the noise of samples, cohorts and channels there. This is repeated one standard deviation away in each of a few
+    directions: if the error would differ by more than 15 %, the forecast is not `valid`.
 
     Args:
         start: where to look for the stable point, as in `pf.stable_point`
@@ -59,7 +59,7 @@ def forecast(problem: Problem, algorithm: Algorithm, start: Theta = None) -> For
 
 
 def _check_inside(problem: Problem, stable: Theta, point: np.ndarray) -> None:
-    """Refuse a point that the edge of the domain holds: rounds bend there."""
+    """Raise if the boundary of the domain holds the point: rounds are not linear there."""
     if problem.domain is None:
         return
     shaped, step = ravel_pytree(stable)[1], _EDGE * (1.0 + np.abs(point).max())
@@ -67,14 +67,12 @@ def _check_inside(problem: Problem, stable: Theta, point: np.ndarray) -> None:
         moved = ravel_pytree(problem.domain.project(shaped(jnp.asarray(near))))[0]
         if np.abs(np.asarray(moved) - near).max() > 1e-3 * step:
             name = type(problem.domain).__name__
-            text = (
-                f"forecast: the stable point lies at the edge of domain={name}, where a round is no line; use pf.run."
-            )
+            text = f"forecast: the stable point is on the boundary of domain={name}: rounds are nonlinear; use pf.run."
             raise ValueError(coded("not-affine", text))
 
 
 def _settle(machine: Machine, x: np.ndarray) -> tuple[Machine, Limits]:
-    """Linearized anew where the last one settles, until that stays."""
+    """Relinearize where the last linearization settles, until convergence."""
     for _ in range(_STEPS):
         machine = machine.around(x[1:])
         new = mean_limit(last_turn(machine), x)[2]
@@ -99,7 +97,7 @@ def _tried(machine: Machine, found: Limits) -> list[Limits]:
 
 
 def _error(machine: Machine, found: Limits, stable: np.ndarray) -> float:
-    """E|theta - theta_PS|^2 in the long run; infinite where it does not settle."""
+    """E|theta - theta_PS|^2 in the long run; infinite if it does not settle."""
     if found.law is None:
         return float("inf")
     inside = slice(1, 1 + machine.layout.model)

@@ -11,7 +11,7 @@ __all__ = ["Forecast", "Moments", "Radii", "Stationary"]
 
 
 VERDICTS = ("settles", "settles in the mean only", "runs away")
-# Radii of one, but for rounding, do not settle.
+# Radii of one, up to roundoff, do not settle.
 ONE = 1.0 - 1e-12
 
 
@@ -31,11 +31,11 @@ def verdict_of(radii: Radii) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Stationary:
-    """The law of the model in the long run, where rounds stay alike.
+    """The stationary distribution of the model, if rounds repeat.
 
     Attributes:
         mean: shaped like the model; covariance: [d, d], of the model as one long vector
-        mse_stable, mse_optimal: E|theta - theta_PS|^2 and to theta_PO; None where the point is not known
+        mse_stable, mse_optimal: E|theta - theta_PS|^2 and the same for theta_PO; None if the point is unknown
     """
 
     mean: Any
@@ -51,16 +51,16 @@ class Moments:
     Attributes:
         mean: E theta, [rounds + 1, ...] per leaf
         covariance: [rounds + 1, d, d], of the model as one long vector
-        mse_stable, mse_optimal: E|theta - theta_PS|^2, E|theta - theta_PO|^2, [rounds + 1]; None where the point is not
-            known, or is not one that stays
+        mse_stable, mse_optimal: E|theta - theta_PS|^2, E|theta - theta_PO|^2, [rounds + 1]; None if the point is
+            unknown or not fixed
         stable, optimal: those points
         spectral_radius: of one round's map, in the mean and in second moments (`Radii`); of rounds at the last rate
-        stationary: the law that rounds at the last rate settle at; None where they do not, or people change by
-            themselves (`Drifting`)
+        stationary: the stationary distribution of rounds at the last rate; None if there is none, or people change on
+            their own (`Drifting`)
         steps: local steps of a round, E
-        state: mean [rounds + 1, n] and covariance [rounds + 1, n, n] of all that is random, named by `names`, where
-            `full=True` asked for it
-        decay: works out `rate_limit`, where there is one
+        state: mean [rounds + 1, n] and covariance [rounds + 1, n, n] of everything random, named by `names`, if
+            `full=True`
+        decay: computes `rate_limit`, if there is one
     """
 
     mean: Any
@@ -78,17 +78,17 @@ class Moments:
 
     @cached_property
     def rate_limit(self) -> float | None:
-        """What `rate` tends to where steps fall as beta / t; None where they do not, infinite where it has no limit."""
+        """The limit of `rate` if steps decay as beta / t; None if they do not, infinite if there is no limit."""
         return None if self.decay is None else self.decay()
 
     @property
     def verdict(self) -> str:
-        """ "settles"; "settles in the mean only" where noise alone blows it up; "runs away". At the last rate."""
+        """ "settles"; "settles in the mean only" if only the variance diverges; "runs away". At the last rate."""
         return verdict_of(self.spectral_radius)
 
     @property
     def rate(self) -> np.ndarray | None:
-        """t E|theta - theta_PS|^2 with t the local steps done, [rounds + 1]: level where the error falls as 1/t."""
+        """t E|theta - theta_PS|^2 with t the local steps done, [rounds + 1]: constant if the error falls as 1/t."""
         if self.mse_stable is None:
             return None
         return self.steps * np.arange(len(self.mse_stable)) * self.mse_stable
@@ -114,13 +114,13 @@ class Moments:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Forecast:
-    """Where a run settles, near the stable point of a problem that need not be linear.
+    """Where a run settles, near the stable point of a possibly nonlinear problem.
 
     Attributes:
         stable: theta_PS; spectral_radius: of a round, linearized where runs settle
-        mean, covariance: of the model in the long run; None where it does not settle
+        mean, covariance: of the model in the long run; None if it does not settle
         mse_stable: E|theta - theta_PS|^2 in the long run
-        doubt: by how much of it the forecast changes one standard deviation away
+        doubt: the relative change of the forecast one standard deviation away
         valid: whether that is at most 15 %
     """
 

@@ -1,4 +1,4 @@
-"""The machine's rounds, one after another: laws after each of them, and those that repeat."""
+"""The machine's rounds in sequence: distributions after each of them, and those that repeat."""
 
 import equinox as eqx
 import jax
@@ -10,12 +10,12 @@ from performative.moments.limits import Turn
 from performative.moments.machine import Machine
 from performative.moments.recursion import AbstractRound, Law, roll
 
-# Numbers of rounds' maps that are held at once.
+# Numbers of rounds' maps held in memory at once.
 _NUMBERS = 1 << 26
 
 
 def follow_laws(machine: Machine, rounds: int) -> tuple[tuple[np.ndarray, np.ndarray], Turn]:
-    """The law after each round, [rounds + 1, ...]; and what the machine's rounds do in the long run."""
+    """The moments after each round, [rounds + 1, ...]; and the machine's rounds in the long run."""
     begin = law = jax.tree.map(np.asarray, machine.begin())
     means, covariances = [begin.mean[None]], [begin.covariance[None]]
     block = max(machine.period, min(rounds, _NUMBERS // machine.numbers()))
@@ -30,7 +30,7 @@ def follow_laws(machine: Machine, rounds: int) -> tuple[tuple[np.ndarray, np.nda
 
 
 def last_turn(machine: Machine, block: int = 1) -> Turn:
-    """The last period that the machine knows, its maps worked out in blocks of so many rounds."""
+    """The last period that the machine knows, its maps computed in blocks of `block` rounds."""
     block = max(block, machine.period)
     last = jnp.arange(machine.rounds - machine.period, machine.rounds - machine.period + block, dtype=jnp.int32)
     return Turn(maps_of(machine, last), machine.period, machine.size, machine.time)

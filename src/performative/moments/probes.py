@@ -1,4 +1,4 @@
-"""Is a round really affine? Tried on the engine's own rounds; what is not is refused, by the name of the part."""
+"""Check on the engine's own rounds that a round is affine; if not, raise an error that names the part."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -30,9 +30,9 @@ from performative.sharing import OneModel
 from performative.sharing.base import blank_local
 from performative.types import Batch, Cohort, Local, Scene, State, Theta
 
-# Of the size of what is compared: what rounding may leave.
+# Roundoff tolerance, relative to the size of what is compared.
 _ROUNDING = 1e-8
-# Rounds that are tried, each with draws of its own; fewer where they take more numbers than this.
+# Rounds to test, each with its own draws; fewer if they take more numbers than this.
 _MANY, _FEW, _NUMBERS = 24, 3, 100_000
 _PLAIN: dict[str, Any] = {"estimator": Minibatch(), "channel": Plain(), "aggregator": Mean(), "sharing": OneModel()}
 
@@ -41,9 +41,10 @@ _PLAIN: dict[str, Any] = {"estimator": Minibatch(), "channel": Plain(), "aggrega
 def _after(
     setup: Setup, layout: Layout, rest: State, seeds: Array, cohorts: Cohort, who: Array, x: Array, push: Array
 ) -> Array:  # fmt: skip
-    """What rounds with these chances make of points [n, D] where, of their cohorts, these rows take part.
+    """Images of points [n, D] under rounds with these seeds, in which these rows of their cohorts participate.
 
-    push [n, 2] adds so much of two directions to all that was sent: what is linear in the model may not be so in that.
+    push [n, 2] adds multiples of two directions to everything sent: what is linear in the model may not be linear in
+    that.
     """
 
     def one(seed: Array, cohort: Cohort, who: Array, x: Array, push: Array) -> Array:
@@ -67,11 +68,11 @@ def _after(
 def tried(
     setup: Setup, layout: Layout, rest: State, drawn: Sequence[Cohort], x: np.ndarray, y: np.ndarray
 ) -> tuple[float, float]:
-    """How far rounds are from affine, and cohorts from adding up, over the size of what comes out.
+    """How far rounds are from affine, and cohorts from adding up, relative to the size of the result.
 
     F(w x + (1 - w) y) - w F(x) - (1 - w) F(y),   w = 1.7;      F(A and B) - F(A) - F(B) + F(nobody)
 
-    F of the model, what is remembered and what was sent, with everything drawn the same.
+    F of the model, the memories and what was sent, with common random numbers.
     """
     w, n = 1.7, _draws(setup, drawn[0])
     cohorts = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(drawn[k % len(drawn)] for k in range(n)))
@@ -92,7 +93,7 @@ def tried(
 
 
 def _draws(setup: Setup, cohort: Cohort) -> int:
-    """How many rounds are tried."""
+    """How many rounds to test."""
     algorithm, population = setup.algorithm, setup.problem.population
     numbers = cohort.ids.size * algorithm.steps * algorithm.batch.largest(population)
     return _MANY if numbers * _MANY <= _NUMBERS else _FEW
@@ -101,7 +102,7 @@ def _draws(setup: Setup, cohort: Cohort) -> int:
 def check_affine(
     setup: Setup, layout: Layout, rest: State, drawn: Sequence[Cohort], x: np.ndarray, y: np.ndarray, exact: bool = True
 ) -> bool:
-    """Refuse a round that bends between two points, by the part that bends it; say whether cohorts add up."""
+    """Raise if a round is nonlinear between two points, naming the part; return whether cohorts add up."""
     bend, apart = tried(setup, layout, rest, drawn, x, y)
     if exact and not bend <= _ROUNDING:
         raise ValueError(coded("not-affine", f"moments: {blame(setup, layout, rest, x)}"))
@@ -109,7 +110,7 @@ def check_affine(
 
 
 def blame(setup: Setup, layout: Layout, rest: State, x: np.ndarray) -> str:
-    """Which part bends: the first without which a round would not."""
+    """Which part is nonlinear: the first without which a round would be linear."""
     algorithm, problem = setup.algorithm, setup.problem
     start = algorithm.sharing.one(_state(layout, jnp.asarray(x), rest).theta)
     loss = getattr(problem.loss, "__name__", type(problem.loss).__name__)
@@ -117,7 +118,7 @@ def blame(setup: Setup, layout: Layout, rest: State, x: np.ndarray) -> str:
     def bends(changed: Algorithm) -> bool:
         plain = dataclasses.replace(setup, algorithm=changed)
         here, states, drawn = find_layout(plain, start, 4)
-        s, R, still = here.split(jax.tree.map(lambda leaf: leaf[-1], states))  # something is remembered by then
+        s, R, still = here.split(jax.tree.map(lambda leaf: leaf[-1], states))  # memories are non-empty by then
         at, rng = np.concatenate([np.asarray(s), np.ravel(R)]), np.random.default_rng(0)
         one, other = (at + (1.0 + np.abs(at).max()) * rng.standard_normal(len(at)) for _ in range(2))
         return not tried(plain, here, still, drawn, one, other)[0] <= _ROUNDING
@@ -125,21 +126,21 @@ def blame(setup: Setup, layout: Layout, rest: State, x: np.ndarray) -> str:
     plain = dataclasses.replace(algorithm, **_PLAIN)
     if bends(plain):
         return (
-            f"{loss} on {type(problem.population).__name__}: its gradients are not linear in the model, so that means "
+            f"{loss} on {type(problem.population).__name__}: its gradients are not linear in the model, so means "
             "and covariances do not close; use pf.run."
         )
     for slot in _PLAIN:
         part = getattr(algorithm, slot)
         try:
             if not part.is_plain and bends(dataclasses.replace(plain, **{slot: part})):
-                return f"{slot}={type(part).__name__} is not linear in what it is given; use pf.run."
+                return f"{slot}={type(part).__name__} is not linear in its input; use pf.run."
         except (ValueError, KeyError):  # some parts need each other
             continue
     return "this combination of parts is not linear in the model; use pf.run."
 
 
 def check_mean(setup: Setup, theta: Theta) -> None:
-    """Refuse a direction that is not the mean of what each sample of a batch asks for."""
+    """Raise if a direction is not the mean of the directions of the samples of a batch."""
     algorithm, population = setup.algorithm, client_slice(setup.problem.population, jnp.zeros((), jnp.int32))
     n = algorithm.batch.largest(population)
     if n == 1:
@@ -161,7 +162,7 @@ def check_mean(setup: Setup, theta: Theta) -> None:
         return ravel_pytree(algorithm.estimator.estimate(None, local, batch, here, memory).direction)[0]
 
     batch = collect(population, noise, None, world, met)
-    # The last sample is far from the others: an estimator may leave it out.
+    # The last sample is an outlier: an estimator may drop it.
     far = jnp.where(jnp.arange(batch.rows) == batch.rows - 1, 1e3, 1.0)
     batch = dataclasses.replace(batch, z=jax.tree.map(lambda leaf: _times(leaf, far), batch.z))
     together = direction(batch)
@@ -173,7 +174,7 @@ def check_mean(setup: Setup, theta: Theta) -> None:
 
 
 def loss_bends(problem: Problem, theta: Theta) -> bool:
-    """Whether gradients on samples of the first client are not linear in the model: a quick look, before all else."""
+    """Whether gradients on samples of the first client are nonlinear in the model: a quick first check."""
     problem, theta = on_device(problem, jnp.float32), jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), theta)
     here = client_slice(problem.population, jnp.zeros((), jnp.int32))
     at, shaped = ravel_pytree(theta)
@@ -191,7 +192,7 @@ def loss_bends(problem: Problem, theta: Theta) -> bool:
 
 
 def _times(leaf: Array, factor: Array) -> Array:
-    """Rows of fractional numbers times a factor each."""
+    """Rows of floating-point numbers times a factor each."""
     return leaf * factor.reshape(-1, *(1,) * (leaf.ndim - 1)) if jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf
 
 

@@ -1,10 +1,10 @@
 """Mean and covariance from one round to the next.
 
-With c = (1, s) and client i's rows r_i a round is, given who takes part and what is drawn,
+With c = (1, s) and client i's rows r_i a round is, given the participants and the draws,
 
     x' = (T + sum_i (z_i U_i + a_i V_i)) x + noise,      x = (1, s, r_1, ..., r_N)
 
-so that, with the moments of (z, a), the second moments of x close. U_i and V_i read (c, r_i) and change s and r_i only.
+so, given the moments of (z, a), the second moments of x close. U_i and V_i read (c, r_i) and change only s and r_i.
 """
 
 from abc import abstractmethod
@@ -19,7 +19,7 @@ from performative.moments.client import Deviations, TrainingMap
 
 
 class Law(eqx.Module):
-    """Mean [D] and covariance [D, D] of (1, s, R), the first number of which is certain; or of n such laws."""
+    """Mean [D] and covariance [D, D] of (1, s, R), whose first entry is constant; or of n such distributions."""
 
     mean: Float[Array, "*n D"] = eqx.field(converter=jnp.asarray)
     covariance: Float[Array, "*n D D"] = eqx.field(converter=jnp.asarray)
@@ -30,11 +30,11 @@ class Law(eqx.Module):
 
 
 class AbstractRound(eqx.Module):
-    """What a round does to the law of (1, s, R)."""
+    """The effect of a round on the distribution of (1, s, R)."""
 
     @abstractmethod
     def advance(self, law: Law) -> Law:
-        """The law after the round."""
+        """The moments after the round."""
 
 
 @eqx.filter_jit
@@ -53,13 +53,13 @@ def roll(maps: AbstractRound, count: Int[Array | np.ndarray, ""], law: Law) -> t
 
 
 class RoundMap(AbstractRound):
-    """A round: `common` and `rows` where nobody takes part; clients' maps [N, T, ...], one for each number of steps.
+    """A round: `common` and `rows` if nobody participates; clients' maps [N, T, ...], one for each step count.
 
     Args:
-        effect: what the server makes of (1, s, r_i, sent), with z and with a
+        effect: the server's map of (1, s, r_i, sent), with z and with a
         chance: P(tau_i = the t-th number), [N, T]
-        mean: E f_i of f = (z, a), [2, N]; own: E f_i f_i^T, [2, 2, N]; covariance: Cov(f_i, f_j), None where certain
-        paired: sum over j, l of Cov(f_ik, f_jl) U_jl, in the place of `covariance` where no client remembers anything
+        mean: E f_i of f = (z, a), [2, N]; own: E f_i f_i^T, [2, 2, N]; covariance: Cov(f_i, f_j), None if deterministic
+        paired: sum over j, l of Cov(f_ik, f_jl) U_jl, in place of `covariance` if no client has memory
     """
 
     common: Float[Array, "c c"]
@@ -108,9 +108,10 @@ class RoundMap(AbstractRound):
 def effect_of(
     mine: TrainingMap, effect: Float[Array, "T 2 c co"], chance: Float[Array, " T"], S: Float[Array, "c c"]
 ) -> tuple[Array, Array, Array]:
-    """What a client's round does on average, with z and with a [2, c, c], and for E c c^T = S:
+    """The mean effect of a client's round, with z and with a [2, c, c], and more for E c c^T = S.
 
-    what each number of steps does beside [T, 2, c, c], and the covariance of noise of samples and channel [2, c, 2, c].
+    The latter are the deviation of each step count [T, 2, c, c], and the covariance of the noise of samples and channel
+    [2, c, 2, c].
     """
     width = S.shape[0]
     sent, spread = jax.vmap(lambda one: sent_by(one, S))(mine)
@@ -121,11 +122,11 @@ def effect_of(
 
 
 def sent_by(mine: TrainingMap, S: Float[Array, "c c"]) -> tuple[Array, Array]:
-    """What a client sends on average [o, c], and its covariance beside [o, o], for E c c^T = S."""
+    """What a client sends on average [o, c], and its additional covariance [o, o], for E c c^T = S."""
     width = S.shape[0]
 
     def next(carry: tuple[Array, Array], A: Array, D: Deviations) -> tuple[Array, Array]:
-        """g = (c, y) has E g g^T = P S P^T, and X beside for y."""
+        """g = (c, y) has E g g^T = P S P^T, plus X for y."""
         Y, X = carry
         P = jnp.concatenate([jnp.eye(width), Y])
         M = (P @ S @ P.T).at[width:, width:].add(X)
@@ -146,7 +147,7 @@ def _added(whole: Float[Array, "N x x"], C: int, q: int) -> Array:
 
 
 def _chance(covariance: Array, effect: Array, S: Array, C: int, q: int) -> Array:
-    """What it adds that the cohort is drawn: sum over i, j, k, l of Cov(f_ik, f_jl) U_ik S U_jl^T."""
+    """The covariance added by sampling the cohort: sum over i, j, k, l of Cov(f_ik, f_jl) U_ik S U_jl^T."""
     N = len(effect)
     top, below = S[:C], S[C:].reshape(N, q, S.shape[1])
     left = jnp.einsum("nkab,bx->nkax", effect[..., :C], top) + jnp.einsum("nkab,nbx->nkax", effect[..., C:], below)

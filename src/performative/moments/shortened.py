@@ -1,4 +1,4 @@
-"""Rounds of clients that remember nothing: what does not depend on the law is worked out ahead."""
+"""Rounds of clients without memory: what does not depend on the distribution is precomputed."""
 
 import dataclasses
 
@@ -10,12 +10,12 @@ from performative.moments.recursion import AbstractRound, Law, RoundMap, effect_
 
 
 class AdditiveRound(AbstractRound):
-    """A round whose noise adds the same whatever the model is: E x -> A E x, and with S = E x x^T
+    """A round with noise independent of the model: E x -> A E x, and with S = E x x^T
 
         covariance -> A covariance A^T + noise + sum_m left_m S right_m^T
 
-    The sum, over what chance makes of cohorts and of numbers of steps, is kept as `pairs`, a matrix on S, where that
-    is smaller; None where nothing is left to chance.
+    The sum, over random cohorts and step counts, is stored as `pairs`, a matrix on S, if that is smaller; None if
+    nothing is random.
     """
 
     mean: Float[Array, "c c"]
@@ -48,7 +48,7 @@ def shortened(whole: RoundMap) -> AbstractRound:
         paired = jnp.einsum("klij,jlbc->ikbc", whole.covariance, effect, optimize="optimal")
     if whole.clients.deviation.added is None or whole.clients.sent_deviation.added is None:
         return dataclasses.replace(whole, covariance=None, paired=paired)
-    # By chance are numbers of steps, then cohorts.
+    # Random step counts, then random cohorts.
     sums = []
     if whole.chance.shape[1] > 1:
         sums.append((away, jnp.einsum("kln,nt,ntlbc->ntkbc", whole.own, whole.chance, away)))

@@ -31,7 +31,7 @@ class Stability:
 
     Attributes:
         over: what was varied, {name: values}; settings: one {name: value} each, in the order of all combinations
-        radii: of each setting (`Radii`); errors: E|theta - theta_PS|^2 in the long run, NaN where it does not settle
+        radii: of each setting (`Radii`); errors: E|theta - theta_PS|^2 in the long run, NaN if it does not settle
     """
 
     over: dict[str, list[Any]]
@@ -45,8 +45,7 @@ class Stability:
         return [verdict_of(one) for one in self.radii]
 
     def largest(self, name: str = "rate", **fixed: Any) -> float:
-        """The largest value of `name` that settles with all smaller ones, among settings with these values; NaN where
-        the smallest does not."""
+        """The largest `name` up to which all settings with these values settle; NaN if the smallest does not."""
         rows = [
             (setting[name], verdict)
             for setting, verdict in zip(self.settings, self.verdicts, strict=True)
@@ -60,7 +59,7 @@ class Stability:
         return found
 
     def to_frame(self) -> "pandas.DataFrame":
-        """One row a setting."""
+        """One row per setting."""
         import pandas as pd
 
         rows = [
@@ -95,14 +94,14 @@ def stability(
     *,
     clock: Clock | None = None,
 ) -> Stability:
-    """The spectral radii of a recipe's rounds over a grid of settings, exactly (see `pf.moments`).
+    """Compute the spectral radii of a recipe's rounds over a grid of settings, exactly (see `pf.moments`).
 
-    A setting settles where both radii are below one; where only that of the mean is, runs settle on average while their
-    variance grows for ever; beyond, they run away. Rates that fall are judged at their last value.
+    A setting settles if both radii are below one; if only that of the mean is, runs settle on average while their
+    variance diverges; otherwise they run away. Decaying rates are evaluated at their last value.
 
     Args:
         over: {name: values}, names as in `pf.sweep`: "rate", "local_steps", "participation.k", "population.sensitivity"
-        theta: the start, None for zeros; it decides which directions a run can take
+        theta: the start, None for zeros; it determines which directions a run can take
         clock: as in `pf.moments`
     """
     settings, radii, errors = read_settings(over), [], []
@@ -122,7 +121,7 @@ def stability(
 def _machine(
     known: dict[Any, Machine], problem: Problem, algorithm: Algorithm, theta: Theta, clock: Clock | None
 ) -> Machine:
-    """A machine of the same program with other numbers, where one was made before."""
+    """A machine with the same program and other numbers, if one was built before."""
     leaves, structure = jax.tree.flatten((problem, algorithm))
     kind = structure, tuple(np.shape(leaf) for leaf in leaves)
     if kind not in known:

@@ -27,9 +27,9 @@ from performative.schedules import Table
 from performative.sweep.names import name_of, set_by_name
 from performative.types import Theta, Unchecked
 
-# Of the logarithm of the cost, by coordinates.
+# Tolerance on the gradient of the log cost in coordinates.
 _LEVEL = 1e-9
-# Search from other starts where there are few numbers.
+# Search from other starts if there are few numbers.
 _FEW = 50
 _AGREES = 1e-6
 
@@ -50,30 +50,29 @@ def tune(
     starts: int = 3,
     iterations: int = 300,
 ) -> Tuned:
-    """The best numbers of an algorithm: an exact cost (see `pf.moments`), minimized by its gradient.
+    """Find the best numbers of an algorithm: an exact cost (see `pf.moments`), minimized with its gradient.
 
         min over free of   E|theta_infinity - theta_PS|^2,   E|theta_R - theta_PS|^2,   or   min {R : E|.|^2 <= a^2}
 
-    Numbers are searched for in coordinates that keep them where they belong: logarithms of positive ones, logits
-    between bounds, softmax for chances that sum to one. A minimum that is found is a local one; several starts are
-    tried.
+    The search uses coordinates that keep numbers in range: logarithms of positive ones, logits between bounds, softmax
+    for probabilities. The minimum found is local; several starts are tried.
 
     Args:
         free: names as in `pf.sweep`: ["rate", "aggregator.tx.decay"]; or {name: bounds (low, high), None for those of
             the part, or a list of values to try, such as {"rate": None, "local_steps": [1, 2, 5]}}
-        cost: "stationary", in the long run at a rate that stays; "final", after `rounds`; "time", rounds until the root
-            mean square distance stays below `accuracy`, of at most `rounds`
+        cost: "stationary", in the long run at a constant rate; "final", after `rounds`; "time", rounds until the root
+            mean square distance stays below `accuracy`, at most `rounds`
         to: the "stable" or the "optimal" point
-        schedule: "steps" lets the rate be any sequence, one number for each of `rounds` rounds
-        price: what a round of an algorithm costs, for cost="time"; None for 1
-        starts: how many starts, the given numbers first
+        schedule: "steps" lets the rate be any sequence, one number per round
+        price: the cost of a round of an algorithm, for cost="time"; None for 1
+        starts: number of starts, the given numbers first
     """
     check_counts(starts=starts, iterations=iterations)
     wanted = read_cost(cost, rounds, accuracy, theta, to, price)
     if schedule not in (None, "steps"):
         raise ValueError(f'schedule must be None or "steps"; got {schedule!r}.')
     if schedule and (wanted.kind == "stationary" or "rate" not in free):
-        raise ValueError('schedule="steps" needs "rate" among what is free, and a number of rounds.')
+        raise ValueError('schedule="steps" needs "rate" in free, and a number of rounds.')
     found, tried = read_free(free, _with_table(algorithm, wanted) if schedule else algorithm)
     recipes = []
     for setting in itertools.product(*([(name, value) for value in values] for name, values in tried.items())):
@@ -95,12 +94,12 @@ def tune(
 def _set(problem: Problem, algorithm: Algorithm, name: str, value: Any) -> Algorithm:
     changed, recipe = set_by_name(problem, algorithm, name, value)
     if changed is not problem:
-        raise ValueError(f"free: {name!r} belongs to the problem; tune chooses the algorithm.")
+        raise ValueError(f"free: {name!r} belongs to the problem; tune only changes the algorithm.")
     return recipe
 
 
 def _with_table(algorithm: Algorithm, cost: Cost) -> Algorithm:
-    """With one step for each round, as they are now."""
+    """The algorithm with a table of one step per round, initialized to the current steps."""
     steps = algorithm.steps
     values = [float(algorithm.eta(jnp.asarray(round * steps))) for round in range(cost.rounds)]
     return dataclasses.replace(algorithm, rate=Table(np.asarray(values), steps))
@@ -109,7 +108,7 @@ def _with_table(algorithm: Algorithm, cost: Cost) -> Algorithm:
 def _search(
     problem: Problem, recipe: Algorithm, free: list[Coordinates], cost: Cost, starts: int, iterations: int
 ) -> Tuned:
-    """From several starts to the best that any of them leads to."""
+    """Search from several starts and return the best result."""
     if not free:
         value = cost.exact(problem, recipe)
         return Tuned(recipe, {}, value, value, (), 0.0, cost.words())
@@ -124,19 +123,19 @@ def _search(
         x, value, gradient, path = min(ends, key=lambda end: end[1])
         if not np.isfinite(value):
             raise ValueError(
-                f"tune: none of {len(begin)} starts settles; begin with a smaller rate (see pf.stability for one)."
+                f"tune: none of {len(begin)} starts settles; start with a smaller rate (see pf.stability)."
             )
         numbers = _numbers(free, x)
     best = _put(problem, recipe, free, numbers)
     after = cost.exact(problem, best)
     told = np.exp(path) if cost.kind != "time" else np.expm1(path) * cost.price_of(best)
-    # The crossing that is followed lies within the round before the exact one.
+    # The interpolated crossing lies within the round before the exact one.
     exact = after if cost.kind != "time" else told[-1]
     if abs(told[-1] - exact) > _AGREES * abs(exact):
         names = ", ".join(one.name for one in free)
         raise ValueError(
-            f"tune: of {names} more depends than can be differentiated: the cost is {after:.8g}, and {told[-1]:.8g} as "
-            "it was followed. Give values to try instead."
+            f"tune: {names} affects more than can be differentiated: the cost is {after:.8g}, but {told[-1]:.8g} in "
+            "the search. Give values to try instead."
         )
     values = {
         one.name: number.item() if number.ndim == 0 else number for one, number in zip(free, numbers, strict=True)
@@ -170,7 +169,7 @@ def _function(
     directions, accuracy = jnp.asarray(cost.directions(machine)), jnp.asarray(cost.accuracy)
 
     def numbers(parts: list[Array]) -> tuple[dict[str, Array], Chances | None]:
-        """What the machine is to have: of the participation it knows chances only."""
+        """Numbers for the machine: it knows only the probabilities of the participation."""
         values = {one.name: one.outside(part) for one, part in zip(free, parts, strict=True)}
         who = {name: value for name, value in values.items() if name.startswith("participation.")}
         chances = chances_with(machine, who) if who else None

@@ -12,11 +12,11 @@ __all__ = ["Tuned"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tuned:
-    """The best numbers that were found.
+    """The best numbers found.
 
     Attributes:
-        algorithm: with them; values: {name: value} of what was free, {} where nothing better than the given was found
-        before, after: the exact cost of the given algorithm and of the best one; infinite where it does not settle
+        algorithm: with them; values: {name: value} of what was free, {} if nothing better was found
+        before, after: the exact cost of the given algorithm and of the best one; infinite if it does not settle
         path: the cost after each iteration of the search that ended best
         gradient: the largest slope of log(cost) there, by the coordinates of the search
         cost: what was minimized, in words
@@ -44,7 +44,7 @@ class Tuned:
         lines += [f"  {name} = {_told(value)}" for name, value in self.values.items()]
         lines += [f"  {name}: {cost:.6g}" for name, cost in self.tried]
         if self.path:
-            lines.append(f"  {len(self.path) - 1} iterations; the largest slope that is left is {self.gradient:.1e}")
+            lines.append(f"  {len(self.path) - 1} iterations; the largest remaining slope is {self.gradient:.1e}")
         return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Neural networks as models: theta is the tree of their arrays, the rest is a function of theta and one sample."""
+"""Neural networks as models: theta is the pytree of their arrays, the rest is a function of theta and one sample."""
 
 from performative.networks.ready import cnn, lenet5, mlp
 from performative.networks.resnet import resnet18

@@ -1,4 +1,4 @@
-"""Layers of our own networks: images are [height, width, channels], which needs no transposing on any machine."""
+"""Layers of our own networks: images are [height, width, channels], which needs no transposition on any device."""
 
 import math
 
@@ -14,7 +14,7 @@ from performative.networks.halving import convolve_relu_halve
 
 
 def _uniform(rng: np.random.Generator, shape: tuple[int, ...], inputs: int) -> Array:
-    """U(-1/sqrt(inputs), 1/sqrt(inputs)), as equinox and PyTorch start. On the host: nothing has to be compiled."""
+    """U(-1/sqrt(inputs), 1/sqrt(inputs)), as in equinox and PyTorch. On the host, so nothing is compiled."""
     reach = 1 / math.sqrt(inputs)
     return jnp.asarray(rng.uniform(-reach, reach, shape), jnp.result_type(float))
 
@@ -34,7 +34,7 @@ class Dense(eqx.Module):
 
 
 class Convolution(eqx.Module):
-    """A square window over [height, width, channels], padded such that stride 1 keeps the size."""
+    """A square convolution over [height, width, channels], padded so that stride 1 keeps the size."""
 
     kernel: Float[Array, "side side a b"]
     bias: Float[Array, " b"] | None
@@ -57,7 +57,7 @@ class Convolution(eqx.Module):
 
 
 class HalvingConvolution(eqx.Module):
-    """A 3x3 convolution with ReLU, then the maxima of 2x2 windows."""
+    """A 3x3 convolution with ReLU, then 2x2 max-pooling."""
 
     kernel: Float[Array, "3 3 a b"]
     bias: Float[Array, " b"]
@@ -92,12 +92,12 @@ class GroupNorm(AbstractPart):
 
 
 def as_image(x: Array) -> Array:
-    """[height, width, channels]: an image without an axis of channels has one."""
+    """[height, width, channels]: add a channel axis if there is none."""
     return x[..., None] if x.ndim == 2 else x
 
 
 def halve_inside(x: Array) -> Array:
-    """Maxima of 2x2 windows of what a 5x5 convolution without padding would give: two pixels at each edge are cut."""
+    """2x2 max-pooling of what an unpadded 5x5 convolution would return: two pixels at each edge are cut."""
     return lax.reduce_window(x[2:-2, 2:-2], -jnp.inf, lax.max, (2, 2, 1), (2, 2, 1), "VALID")
 
 

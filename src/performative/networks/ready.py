@@ -1,4 +1,4 @@
-"""Networks to start with. Each function returns (theta, network)."""
+"""Ready-made networks. Each function returns (theta, network)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from performative.types import Theta
 
 @checked
 def mlp(inputs: int, outputs: int, width: int = 196, depth: int = 1, seed: int = 0) -> tuple[Theta, Network]:
-    """Fully connected, `depth` hidden layers of `width` with ReLU; a sample of any shape is laid out in a row.
+    """A fully connected network, `depth` hidden layers of `width` with ReLU; samples of any shape are flattened.
 
     The defaults are the network that Jin et al. 2024 use on Fashion-MNIST (784-196-10).
     """
@@ -34,7 +34,7 @@ def mlp(inputs: int, outputs: int, width: int = 196, depth: int = 1, seed: int =
 def cnn(
     shape: Sequence[int], outputs: int, channels: Sequence[int] = (16, 32), width: int = 64, seed: int = 0
 ) -> tuple[Theta, Network]:
-    """3x3 convolutions with ReLU, halved by max-pooling after each, then one hidden layer of `width`.
+    """3x3 convolutions with ReLU, each followed by 2x2 max-pooling, then one hidden layer of `width`.
 
     Args:
         shape: of one image, (height, width) or (height, width, channels)
@@ -47,7 +47,9 @@ def cnn(
     for channels_out in channels:
         check_counts(channels=channels_out)
         if min(size) < 2:
-            raise ValueError(f"cnn: {len(channels)} halvings of an image of shape {tuple(shape)} leave nothing.")
+            raise ValueError(
+                f"cnn: an image of shape {tuple(shape)} is too small for {len(channels)} poolings; use fewer channels."
+            )
         layers.append(HalvingConvolution(rng, channels_in, channels_out))
         channels_in, size = channels_out, [side // 2 for side in size]
     hidden = Dense(rng, channels_in * size[0] * size[1], width)
@@ -58,10 +60,10 @@ def cnn(
 @cites("lecun1998gradient")
 @checked
 def lenet5(shape: Sequence[int], outputs: int, seed: int = 0) -> tuple[Theta, Network]:
-    """LeNet-5 as it is used today: 5x5 convolutions with 6 and 16 channels, each halved by max-pooling; then 120, 84.
+    """LeNet-5 as used today: 5x5 convolutions with 6 and 16 channels, each with 2x2 max-pooling; then 120, 84.
 
-    An image of 32x32x3 and 10 outputs make 62,006 numbers. Differs from LeCun et al. 1998: ReLU and maxima in the place
-    of tanh and means, and no table of which channels see which.
+    With images of 32x32x3 and 10 outputs it has 62,006 parameters. Differs from LeCun et al. 1998: ReLU and max-pooling
+    instead of tanh and average pooling, and no table of channel connections.
     """
     *size, channels = image_shape("lenet5", shape)
     check_counts(outputs=outputs)
@@ -70,7 +72,7 @@ def lenet5(shape: Sequence[int], outputs: int, seed: int = 0) -> tuple[Theta, Ne
     for channels_out in (6, 16):
         size = [(side - 4) // 2 for side in size]
         if min(size) < 1:
-            raise ValueError(f"lenet5: an image of shape {tuple(shape)} is too small; it needs 16x16 at least.")
+            raise ValueError(f"lenet5: an image of shape {tuple(shape)} is too small; it needs at least 16x16.")
         layers += [Convolution(rng, channels, channels_out, side=5), RELU, eqx.nn.Lambda(halve_inside)]
         channels = channels_out
     layers.append(eqx.nn.Lambda(jnp.ravel))
@@ -89,7 +91,7 @@ def image_shape(owner: str, shape: Sequence[int]) -> tuple[int, ...]:
         raise ValueError(f"{owner}: shape must be (height, width) or (height, width, channels); got {shape}.")
     if len(sizes) == 3 and sizes[0] <= 4 < sizes[2]:
         raise ValueError(
-            f"{owner}: shape {sizes} looks like (channels, height, width); give (height, width, channels), and images "
+            f"{owner}: shape {sizes} looks like (channels, height, width); pass (height, width, channels), and images "
             "with the channels last (numpy.moveaxis(x, -3, -1))."
         )
     return sizes if len(sizes) == 3 else (*sizes, 1)

@@ -20,7 +20,7 @@ from performative.types import Theta
 class Block(AbstractPart):
     """relu(norm(conv(relu(norm(conv(x))))) + shortcut(x)); the first convolution has the stride.
 
-    The shortcut is x, or norm(conv(x)) with a window of 1 where size or channels change.
+    The shortcut is x, or norm(conv(x)) with a 1x1 kernel if size or channels change.
     """
 
     references = ("he2016deep",)
@@ -51,16 +51,16 @@ class Block(AbstractPart):
 @cites("he2016deep", "wu2018group")
 @checked
 def resnet18(shape: Sequence[int], outputs: int, width: int = 64, seed: int = 0) -> tuple[Theta, Network]:
-    """ResNet-18 as used on 32x32 images: a 3x3 stem, four stages of two blocks, mean over the image, one layer.
+    """ResNet-18 as used on 32x32 images: a 3x3 stem, four stages of two blocks, global average pooling, one layer.
 
-    `width` is the channels of the first stage (a multiple of 4; 64 gives 11.2 million numbers). Differs from He et al.
-    2016: GroupNorm (Hsieh et al. 2020) in the place of BatchNorm, whose statistics are no part of a model that clients
-    average.
+    `width` is the number of channels of the first stage (a multiple of 4; 64 gives 11.2 million parameters). Differs
+    from He et al. 2016: GroupNorm (Hsieh et al. 2020) instead of BatchNorm, whose statistics are not part of a model
+    that clients average.
     """
     *_, channels = image_shape("resnet18", shape)
     check_counts(outputs=outputs, width=width)
     if width % 4:
-        raise ValueError(f"resnet18: width must be a multiple of 4, so that norms can group channels; got {width}.")
+        raise ValueError(f"resnet18: width must be a multiple of 4, so norms can group channels; got {width}.")
     rng, groups = np.random.default_rng(seed), min(8, width // 4)
     layers: list[Any] = [
         eqx.nn.Lambda(as_image),

@@ -1,4 +1,4 @@
-"""An equinox module as a pair: its arrays, and what is left."""
+"""Split an equinox module into its arrays and the rest."""
 
 import equinox as eqx
 import jax
@@ -11,7 +11,7 @@ from performative.types import Theta
 
 
 class Network(AbstractPart):
-    """scores = network(theta, x) of ONE sample: an equinox module without its arrays, which are theta."""
+    """scores = network(theta, x) for ONE sample: an equinox module without its arrays, which are theta."""
 
     references = ()
 
@@ -28,24 +28,24 @@ def split(model: PyTree) -> tuple[Theta, Network]:
         problem = pf.Problem(pf.losses.cross_entropy(network), population)
         history = pf.run(problem, algorithm, rounds=10, theta=theta)
 
-    theta is the module with everything but its floating arrays taken out. Layers that keep statistics between calls
-    (BatchNorm) do not fit: what they remember is no part of theta. GroupNorm and LayerNorm do.
+    theta is the module with only its floating arrays. Layers that keep statistics between calls (BatchNorm) are not
+    supported: their state is not part of theta. GroupNorm and LayerNorm are.
     Flax: theta = model.init(key, x[None])["params"], and a top-level function
-    `def scores(theta, x): return model.apply({"params": theta}, x[None])[0]` in the place of the network.
+    `def scores(theta, x): return model.apply({"params": theta}, x[None])[0]` instead of the network.
     """
     if not callable(model):
         raise ValueError(f"split: model must be an equinox module that is called with one sample; got {model!r}.")
     for path, node in jax.tree_util.tree_leaves_with_path(model, is_leaf=_remembers):
         if _remembers(node) or (isinstance(node, (jax.Array, np.ndarray)) and not _trained(node)):
-            name, what = jax.tree_util.keystr(path), getattr(node, "dtype", "a memory between calls")
+            name, what = jax.tree_util.keystr(path), getattr(node, "dtype", "state between calls")
             raise ValueError(
                 f"split: model{name} ({what}) is neither trained nor fixed code (a counter, a table, statistics of "
-                "BatchNorm); use layers without a state, such as GroupNorm, or close over fixed arrays in a function "
+                "BatchNorm); use stateless layers, such as GroupNorm, or close over fixed arrays in a function "
                 "of theta, x."
             )
     theta, rest = eqx.partition(model, _trained)
     if not jax.tree.leaves(theta):
-        raise ValueError(f"split: {type(model).__name__} holds no floating arrays, so there is nothing to train.")
+        raise ValueError(f"split: {type(model).__name__} has no floating arrays, so there is nothing to train.")
     return theta, Network(rest)
 
 

@@ -1,6 +1,6 @@
-"""Every figure of the papers, by name, with a verdict for each claim.
+"""Reproduce every figure of the papers by name, with a verdict on each claim.
 
-`reproduce(name)` runs one experiment; `catalog.names()` lists them; `ledger.read()` holds all claims.
+`reproduce(name)` runs one experiment; `catalog.names()` lists them; `ledger.read()` returns all claims.
 """
 
 from performative._deprecated import old_name

@@ -1,4 +1,4 @@
-"""The experiments that there are: one TOML file each, in a folder for each paper."""
+"""The catalog of experiments: one TOML file each, in one folder per paper."""
 
 import importlib
 import tomllib
@@ -25,7 +25,7 @@ PAPERS = {
 
 
 class Panel(pydantic.BaseModel, extra="forbid", frozen=True):
-    """One axes of a figure: an array of the outcome, and how it is drawn."""
+    """One panel of a figure: an array of the outcome and how to draw it."""
 
     data: str
     title: str = ""
@@ -37,12 +37,12 @@ class Panel(pydantic.BaseModel, extra="forbid", frozen=True):
 
 
 class Experiment(pydantic.BaseModel, extra="forbid", frozen=True):
-    """What one file says.
+    """The contents of one experiment file.
 
     Attributes:
         code: A function of the paper's folder (or "paper.module.function") that takes the constants.
-        caption: What the paper writes below its figure.
-        note: Where we depart from the paper, and why; "{name}" stands for a constant of the file.
+        caption: The paper's own caption.
+        note: Where we depart from the paper and why; "{name}" is replaced by the constant of that name.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Experiment(pydantic.BaseModel, extra="forbid", frozen=True):
     @pydantic.model_validator(mode="before")
     @classmethod
     def _whose(cls, told: dict[str, Any]) -> dict[str, Any]:
-        """Claims are the paper's, or ours in the folder of our own results, unless they say more."""
+        """Set the default `kind` of each claim: "own" in the folder of our own results, else "paper"."""
         kind = "own" if str(told.get("name")).startswith("ours/") else "paper"
         claims = told.get("claims", ())
         whole = isinstance(claims, (list, tuple)) and all(isinstance(one, dict) for one in claims)
@@ -68,11 +68,11 @@ class Experiment(pydantic.BaseModel, extra="forbid", frozen=True):
     @pydantic.model_validator(mode="after")
     def _hangs_together(self) -> "Experiment":
         if strange := set(self.quick) - set(self.constants):
-            raise ValueError(f"[quick] sets {sorted(strange)}, which [constants] does not have")
+            raise ValueError(f"[quick] sets {sorted(strange)}, which [constants] does not define")
         try:
             self.note.format(**self.constants)
         except (KeyError, IndexError, ValueError) as error:
-            raise ValueError(f"note: {{{error}}} is not a constant of the file") from error
+            raise ValueError(f"note: {{{error}}} is not a constant of this file") from error
         ids = [claim.id for claim in self.claims]
         if twice := {one for one in ids if ids.count(one) > 1}:
             raise ValueError(f"claims share the id {sorted(twice)}")
@@ -83,11 +83,11 @@ class Experiment(pydantic.BaseModel, extra="forbid", frozen=True):
         return self.name.split("/")[0]
 
     def settings(self, quick: bool) -> dict[str, Any]:
-        """The constants of a full or of a quick run."""
+        """The constants of a full or a quick run."""
         return self.constants | (self.quick if quick else {})
 
     def noted(self, quick: bool) -> str:
-        """The note, with the constants that it names."""
+        """The note with its constants filled in."""
         return self.note.format(**self.settings(quick))
 
     def function(self) -> Callable[..., Outcome]:
@@ -99,7 +99,7 @@ class Experiment(pydantic.BaseModel, extra="forbid", frozen=True):
 
 
 def papers() -> dict[str, Any]:
-    """Ours with their titles; those of installed packages (`performative.experiments`) are packages with the files."""
+    """Our papers with their titles; plugins (`performative.experiments`) map to packages with the TOML files."""
     return plugins.add_to(dict(PAPERS), "experiments")
 
 
@@ -108,7 +108,7 @@ def _folder(paper: str) -> Path:
 
 
 def names(paper: str | None = None) -> list[str]:
-    """The experiments of one paper, or of all of ours in the order of the papers."""
+    """The experiments of one paper, or of all our papers in order."""
     if paper is not None and paper not in papers():
         raise ValueError(f"there is no paper {paper!r}.{nearest(paper, papers())}")
     chosen = [paper] if paper is not None else list(PAPERS)
@@ -125,7 +125,7 @@ def find(name: str) -> Experiment:
 
 
 def read(file: Path, name: str) -> Experiment:
-    """An experiment from a file, checked."""
+    """Read and validate an experiment file."""
     try:
         return Experiment(name=name, **tomllib.loads(file.read_text()))
     except tomllib.TOMLDecodeError as error:

@@ -1,4 +1,4 @@
-"""One number compared with another, and whether the noise lets it be decided."""
+"""Compare one number with another, and say whether the noise allows a decision."""
 
 import math
 from typing import Any, Literal
@@ -8,25 +8,26 @@ import pydantic
 from performative.papers.outcome import Numbers, tell
 
 RULES = ("below", "above", "between", "near")
-# An interval is this many standard errors to either side, as a 95 % one of a mean.
+# Half-width of an interval in standard errors: about a 95 % confidence interval for a mean.
 INTERVAL = 2.0
 # A number, or the name of another number.
 Limit = float | str
 
 
 class Check(pydantic.BaseModel, extra="forbid", frozen=True):
-    """One number compared with another: below, above, between, or near within a distance or so many standard errors.
+    """Compare a number with a limit: below, above, between, or near (within a distance or some standard errors).
 
         below:   yes  value + 2 s < limit      no  value - 2 s > limit      else undecided
 
-    with s the standard error of the difference; numbers without an error are exact, and are always decided.
+    where s is the standard error of the difference; numbers without an error are exact and always decided.
 
     Attributes:
-        within: How far off a number near another may be: what the paper's rounding leaves open, or roundoff.
-        errors: So many standard errors of the difference are allowed. Beside `within` they leave it undecided.
-        limit: Where a limit that is a number comes from, unless it is 0 or 1: "printed" in the paper, "exact" from
-            a closed form, or "roundoff" of what is zero on paper.
-        bound: The number is error / bound; it is told as the factor by which the bound is loose.
+        within: Tolerance of `near`: the paper's rounding, or floating-point roundoff.
+        errors: Tolerance of `near` in standard errors of the difference. Together with `within`, a difference inside
+            the noise is undecided.
+        limit: Source of a numeric limit other than 0 or 1: "printed" in the paper, "exact" from a closed form, or
+            "roundoff" for a quantity that is zero in exact arithmetic.
+        bound: The number is error / bound; it is reported as the factor by which the bound is loose.
     """
 
     number: str
@@ -55,7 +56,7 @@ class Check(pydantic.BaseModel, extra="forbid", frozen=True):
 
     @property
     def limits(self) -> tuple[Limit, ...]:
-        """One, or two where it is `between`."""
+        """One limit, or two for `between`."""
         limits = getattr(self, self.rule)
         return limits if isinstance(limits, tuple) else (limits,)
 
@@ -65,16 +66,16 @@ class Check(pydantic.BaseModel, extra="forbid", frozen=True):
         return not plain and not self.limit
 
     def decide(self, numbers: Numbers) -> bool | None:
-        """Whether it is so; None where the noise leaves it open. NaN never is."""
+        """Whether the check holds; None if the noise leaves it undecided. NaN never holds."""
         value, error = _read(numbers, self.number)
         limits = [_read(numbers, limit) for limit in self.limits]
         room = _room(self.rule, value, [limit for limit, _ in limits], self.within or 0.0)
         noise = max((error**2 + other**2) ** 0.5 for _, other in limits)
-        if noise and not noise < float("inf"):  # one run: nobody knows
+        if noise and not noise < float("inf"):  # a single run: the error is unknown
             return None
         if self.errors is not None and self.within is None:
             return room + self.errors * noise >= 0
-        if self.errors is not None:  # beside a printed number: near it, off it by more than the noise, or neither
+        if self.errors is not None:  # against a printed number: close, off by more than the noise, or undecided
             allowed = self.errors * noise
             return None if room + allowed >= 0 and (room < 0 or allowed > (self.within or 0)) else room >= 0
         if noise and abs(room) <= INTERVAL * noise:
@@ -82,7 +83,7 @@ class Check(pydantic.BaseModel, extra="forbid", frozen=True):
         return room >= 0 if self.rule in ("between", "near") else room > 0
 
     def values(self, numbers: Numbers) -> dict[str, Any]:
-        """What was measured, its standard error, and what the paper prints, where it prints a number."""
+        """The measured value, its standard error, and the paper's printed value if there is one."""
         value, error = _read(numbers, self.number)
         told = {"measured": value, "error": error, "of_paper": None}
         if self.limit == "printed" and len(self.limits) == 1:
@@ -90,7 +91,7 @@ class Check(pydantic.BaseModel, extra="forbid", frozen=True):
         return {name: one if one is None or math.isfinite(one) else None for name, one in told.items()}
 
     def tell(self, numbers: Numbers) -> str:
-        """The number and the rule, as a reader wants them."""
+        """The number and the rule as readable text."""
         value, error = _read(numbers, self.number)
         if self.bound:
             told = f"loose by a factor of {1 / value:.3g}" if value > 0 else "the error is 0"
@@ -104,11 +105,11 @@ class Check(pydantic.BaseModel, extra="forbid", frozen=True):
         allowed += [f"{self.errors:g} standard errors"] if self.errors else []
         said += f" within {' and '.join(allowed)}" if allowed else ""
         word = f"{self.rule} " if self.rule in ("below", "above") else ""
-        return f"{self.number} = {tell(value, error, digits)}, asked for {word}{said}"
+        return f"{self.number} = {tell(value, error, digits)}, required: {word}{said}"
 
 
 def _room(rule: str, value: float, limits: list[float], within: float) -> float:
-    """How far a value is on the right side of its limits; negative on the wrong one, NaN for NaN."""
+    """Margin by which a value satisfies its limits; negative if it does not, NaN for NaN."""
     if rule == "below":
         return limits[0] - value
     if rule == "above":
@@ -119,7 +120,7 @@ def _room(rule: str, value: float, limits: list[float], within: float) -> float:
 
 
 def _digits(value: float, limits: list[float], most: int = 12) -> int:
-    """As many as tell a number from its limits, four at least: 0.999996 is below 1, and shall look so."""
+    """Digits needed to tell a number from its limits, at least four: 0.999996 must not print as 1."""
     for digits in range(4, most):
         if all(value == limit or f"{value:.{digits}g}" != f"{limit:.{digits}g}" for limit in limits):
             return digits
@@ -127,10 +128,10 @@ def _digits(value: float, limits: list[float], most: int = 12) -> int:
 
 
 def _read(numbers: Numbers, limit: Limit) -> tuple[float, float]:
-    """Value and standard error (0 where there is none)."""
+    """Value and standard error (0 if exact)."""
     if not isinstance(limit, str):
         return float(limit), 0.0
     if limit not in numbers:
-        raise KeyError(f"the experiment gives no number {limit!r}; it gives {sorted(numbers)}")
+        raise KeyError(f"the experiment returns no number {limit!r}; it returns {sorted(numbers)}")
     number = numbers[limit]
     return (float(number[0]), float(number[1])) if isinstance(number, (tuple, list)) else (float(number), 0.0)

@@ -10,15 +10,15 @@ from performative.papers.outcome import Numbers
 REPRODUCED, CORRECTED, REFUTED = "reproduced", "reproduced with corrections", "refuted"
 UNDECIDED, UNTESTED = "undecided", "not tested"
 HOLDS, FAILS = "holds", "fails"
-# What is said of the claims of papers.
+# Verdicts on the papers' claims.
 VERDICTS = {
     REPRODUCED: "it holds as printed: the same instance, constants and algorithm",
-    CORRECTED: "it holds once a stated error in print is mended",
-    REFUTED: "it fails in the authors' own setting, on every reading that we could think of",
+    CORRECTED: "it holds once a stated error in print is corrected",
+    REFUTED: "it fails in the authors' own setting, under every reading we could think of",
     UNDECIDED: "constants are not given, the setting was not run, or the difference is within the noise",
     UNTESTED: "nothing was measured, for the reason given",
 }
-# What is said of results of our own and of checks of the library.
+# Verdicts on our own results and on checks of the library.
 OWN_VERDICTS = {
     HOLDS: "the measured number is as stated",
     FAILS: "it is not",
@@ -27,9 +27,9 @@ OWN_VERDICTS = {
 }
 KINDS = {
     "paper": "claims of papers",
-    "own": "results of our own",
+    "own": "our own results",
     "check": "checks of our own runs",
-    "definition": "definitions, which no measurement can fail",
+    "definition": "definitions, which no measurement can refute",
 }
 
 
@@ -37,15 +37,16 @@ class Claim(pydantic.BaseModel, extra="forbid", frozen=True):
     """One row of the ledger.
 
     Attributes:
-        kind: Whose it is, a key of `KINDS`; none given: that of the experiment's folder.
-        statement: Rows of a paper with the same word here are measurements of one claim.
-        about: Numbered statements of the paper that the row speaks of, such as "Theorem 3.1".
-        printed: What holds if the claim does. `corrected`: what holds once `correction` is made.
-        correction: An error in print that was mended. Without `corrected` the instance itself is the mended one.
-        undecided: Why the measurement cannot decide: constants not given, another setting.
+        kind: Whose claim it is, a key of `KINDS`; defaults to the kind of the experiment's folder.
+        statement: Rows of a paper with the same value here measure the same claim.
+        about: Numbered statements of the paper that the row tests, such as "Theorem 3.1".
+        printed: The check that holds if the claim does. `corrected`: the check that holds after `correction`.
+        correction: The error in print that was corrected. Without `corrected`, the instance itself is the corrected
+            one.
+        undecided: Why the measurement cannot decide: constants not given, different setting.
         untested: Why there is no measurement.
         reason: Why it fails.
-        expected: The verdict that full runs are known to give; nothing is decided by it.
+        expected: The verdict that full runs are known to give; it does not affect the verdict.
     """
 
     id: Annotated[str, pydantic.Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
@@ -93,7 +94,7 @@ class Claim(pydantic.BaseModel, extra="forbid", frozen=True):
         return row | {"number": said, "verdict": verdict, "reason": reason}
 
     def _verdict(self, printed: Check, numbers: Numbers) -> tuple[str, str]:
-        """As printed first, then as corrected."""
+        """Check as printed first, then as corrected."""
         so = printed.decide(numbers)
         mended = None if self.corrected is None else self.corrected.decide(numbers)
         within = f"the difference is within {INTERVAL:g} standard errors"

@@ -9,7 +9,7 @@ from types import CodeType, ModuleType
 
 from performative.papers.catalog import FOLDER, PAPERS
 
-# What tells, draws, reads files or talks to others: no number of an experiment comes from there.
+# Reporting, plotting, configuration and communication code: no experiment's numbers depend on it.
 _NO_NUMBERS = frozenset(
     ("_deprecated.py", "audit", "cli", "config", "findings.py", "live", "papers", "plotting.py", "report", "scoreboard")
 )
@@ -29,13 +29,13 @@ def library() -> str:
 
 
 def meaning(source: str) -> str:
-    """A digest of a module's code without comments, docstrings and layout: of what Python makes of it."""
+    """A digest of a module's compiled code, which ignores comments, docstrings and layout."""
     code = compile(source, "", "exec", dont_inherit=True, optimize=2)
     return hashlib.sha256(repr(_bare(code)).encode()).hexdigest()
 
 
 def _bare(constant: object) -> object:
-    """What code does and with which names, wherever it stands in a file; the same in every process."""
+    """Instructions and names of a code object, independent of its position in the file and of the process."""
     if isinstance(constant, CodeType):
         inside = tuple(map(_bare, constant.co_consts))
         words = zip(constant.co_code[::2], constant.co_code[1::2], strict=True)
@@ -45,7 +45,7 @@ def _bare(constant: object) -> object:
 
 
 def own_code(module: str) -> list[str]:
-    """The code of an experiment's module and of those of papers that it takes something from."""
+    """Digests of an experiment's module and of the modules of `papers` that it imports from."""
     found: dict[str, ModuleType] = {}
     waiting = [module]
     while waiting:

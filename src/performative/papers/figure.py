@@ -1,4 +1,4 @@
-"""The figure of an experiment: one axes a panel, mean and spread over repeats."""
+"""The figure of an experiment: one set of axes per panel, with mean and spread over repeats."""
 
 import math
 import textwrap
@@ -9,7 +9,7 @@ from performative.papers.outcome import Outcome
 
 
 def draw(panels: tuple[Panel, ...], outcome: Outcome, title: str, place: str) -> Any:
-    """A matplotlib figure. Bars have the color of the line of the same name, where there is one."""
+    """Return a matplotlib figure. Bars take the color of the line of the same name, if any."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -19,7 +19,7 @@ def draw(panels: tuple[Panel, ...], outcome: Outcome, title: str, place: str) ->
 
     for panel in panels:
         if panel.data not in outcome.data:
-            raise KeyError(f"panel {panel.data!r}: the experiment gives {sorted(outcome.data)}")
+            raise KeyError(f"panel {panel.data!r}: the experiment returns {sorted(outcome.data)}")
     columns = min(len(panels), 3)
     rows, width = math.ceil(len(panels) / columns), 58 * columns
     with rc_context(theme(False, **{"legend.fontsize": 8.0})):

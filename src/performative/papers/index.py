@@ -1,4 +1,4 @@
-"""Every numbered statement of the papers: what it says, which function holds it, what was measured of it.
+"""Every numbered statement of the papers: what it says, which function implements it, and what was measured.
 
 for row in index.read(): row["paper"], row["number"], row["says"], row["functions"], row["rows"], row["verdict"]
 """
@@ -19,11 +19,11 @@ CITED = {
     "p_fedavg": "jin2024", "p_fedavg_preprint": "jin2023", "profl": "zheng2024", "pcsgd": "li2024",
     "heterogeneity": "joshi2023",
 }  # fmt: skip
-# What a statement of this kind leaves to be measured, where no row speaks of it.
+# Why a statement of this kind is not measured if no row tests it.
 _NOTHING_CLAIMED = {
-    "Assumption": "an assumption; bounds name it where it is not met",
+    "Assumption": "an assumption; bounds name it if it is violated",
     "Definition": "a definition",
-    "Algorithm": "an algorithm; what is claimed of it stands elsewhere",
+    "Algorithm": "an algorithm; claims about it are listed elsewhere",
 }
 
 
@@ -35,12 +35,12 @@ def statements() -> dict[str, dict[str, tuple[str, str, str]]]:
 
 
 def read(out: str | Path | None = None) -> list[dict[str, Any]]:
-    """All statements, in the order of the papers.
+    """Return all statements, in the order of the papers.
 
     Args:
-        out: The folder with results of your own runs, as for `ledger.read`.
+        out: The folder with the results of your own runs, as for `ledger.read`.
 
-    A statement has the worst verdict of the papers' claims that are about it.
+    A statement gets the worst verdict among the papers' claims about it.
     """
     rows = ledger.read(out)
     found = []
@@ -54,7 +54,7 @@ def read(out: str | Path | None = None) -> list[dict[str, Any]]:
                 if one.paper == CITED[paper] and re.search(rf"{re.escape(number)}(?!\d)", one.number)
             ]
             nothing = why or _NOTHING_CLAIMED.get(number.split()[0], "")
-            otherwise = "rows of our own speak of it" if about else nothing
+            otherwise = "only our own rows test it" if about else nothing
             found.append({
                 "paper": paper, "number": number, "section": section, "says": says, "functions": functions,
                 "rows": [row["key"] for row in about], "verdict": claims[0]["verdict"] if claims else UNTESTED,

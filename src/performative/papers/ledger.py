@@ -1,4 +1,4 @@
-"""The claims ledger: one row a measurement, made from the manifests that runs left behind."""
+"""The claims ledger: one row per measurement, built from the manifests of past runs."""
 
 import json
 from collections import Counter
@@ -10,16 +10,16 @@ from performative.papers.catalog import FOLDER, find, names
 from performative.papers.claims import KINDS, OWN_VERDICTS, UNTESTED, VERDICTS
 from performative.papers.store import read_manifest
 
-# Rows of the full runs that this version was released with.
+# Rows of the full runs shipped with this version.
 SHIPPED = FOLDER / "ledger.json"
-# A claim that was measured several times has the first of these that one of its rows has.
+# A claim that was measured several times gets the first of these verdicts that any of its rows has.
 _WORST = ("refuted", "fails", "undecided", "reproduced with corrections", "reproduced", "holds", UNTESTED)
 
 
 def read(out: str | Path | None = None) -> list[dict[str, Any]]:
-    """All rows: as runs under `out` left them, else as this version ships them, else "not tested".
+    """Return all rows: from runs under `out`, else as shipped with this version, else "not tested".
 
-    A full run of the release goes before a quick one of yours.
+    A full run of the release takes precedence over a quick run of yours.
     """
     shipped = {row["key"]: row for row in json.loads(SHIPPED.read_text())} if SHIPPED.is_file() else {}
     rows = []
@@ -31,7 +31,7 @@ def read(out: str | Path | None = None) -> list[dict[str, Any]]:
             key = f"{name}#{claim.id}"
             found = [row for row in (own.get(key), shipped.get(key)) if row and row["claim"] == claim.claim]
             row = min(found, key=lambda one: one["quick"], default=None)
-            if row is None:  # never run, or run when it said something else
+            if row is None:  # never run, or run when the claim was worded differently
                 row = {
                     "key": key, "paper": experiment.paper, "place": claim.place or experiment.place,
                     "claim": claim.claim, "how": claim.how, "number": "", "verdict": UNTESTED,
@@ -42,7 +42,7 @@ def read(out: str | Path | None = None) -> list[dict[str, Any]]:
 
 
 def rows_of(manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows that one run gives."""
+    """The rows of one run."""
     kept = ("place", "claim", "how", "number", "verdict", "reason")
     return [
         {"key": f"{manifest['name']}#{row['id']}", "paper": manifest["paper"]}
@@ -53,15 +53,15 @@ def rows_of(manifest: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def count(rows: list[dict[str, Any]]) -> dict[str, int]:
-    """How many rows have which verdict."""
+    """Number of rows per verdict."""
     counted = Counter(row["verdict"] for row in rows)
     return {verdict: counted[verdict] for verdict in (VERDICTS | OWN_VERDICTS) if counted[verdict]}
 
 
 def distinct(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row for each claim: where it was measured several times, the row with the worst verdict.
+    """One row per claim: if it was measured several times, the row with the worst verdict.
 
-    "Not tested" counts only where nothing else was measured.
+    "Not tested" counts only if nothing else was measured.
     """
     worst: dict[tuple[str, str], dict[str, Any]] = {}
     for row in sorted(rows, key=lambda row: _WORST.index(row["verdict"])):
@@ -70,13 +70,13 @@ def distinct(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def by_kind(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Claims of papers, results of our own, checks, definitions: {kind: rows}, those that there are."""
+    """Group rows into claims of papers, our own results, checks and definitions: {kind: rows}, without empty kinds."""
     kinds = {kind: [row for row in rows if row["kind"] == kind] for kind in KINDS}
     return {kind: mine for kind, mine in kinds.items() if mine}
 
 
 def write(rows: list[dict[str, Any]], path: str | Path) -> None:
-    """As JSON, one row a line, so that changes can be read."""
+    """Write JSON with one row per line, so diffs are readable."""
     kept = [{name: row[name] for name in row if name not in ("kind", "statement", "about")} for row in rows]
     lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in kept)
     write_whole(Path(path), f"[\n{lines}\n]\n".encode())

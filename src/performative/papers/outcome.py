@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 # A value, or a value and its standard error.
 Numbers = Mapping[str, float | tuple[float, float]]
-# Points that a curve keeps: enough for a page of any width.
+# Points kept per curve: enough for a page of any width.
 _POINTS = 300
 
 
@@ -24,14 +24,14 @@ class Outcome(NamedTuple):
 
 
 def mean(values: Any) -> tuple[float, float]:
-    """Mean over repeats and its standard error, which nobody knows (inf) where there is one repeat."""
+    """Mean over repeats and its standard error, which is unknown (inf) for a single repeat."""
     values = np.asarray(values, np.float64).ravel()
     error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.inf
     return float(values.mean()), float(error)
 
 
 def tell(value: float, error: float = 0.0, digits: int = 4) -> str:
-    """A number, and its error where it has one."""
+    """A number, with its error if it has one."""
     if error == np.inf:
         return f"{value:.{digits}g} (one run)"
     return f"{value:.{digits}g} ± {error:.2g}" if error else f"{value:.{digits}g}"
@@ -41,10 +41,9 @@ def curves(histories: "Mapping[str, History]", quantity: str, x: str = "round") 
     """One recorded quantity of several runs: [series, repeat, x].
 
     Args:
-        x: "round", "step" (rounds times local steps, the papers' t), or a running total that was recorded, such as
-            "time".
+        x: "round", "step" (rounds times local steps, the papers' t), or a recorded running total, such as "time".
 
-    Each run keeps at most 300 points; where runs have points of their own, the others are NaN there.
+    Each run keeps at most 300 points; at points that only some runs have, the others are NaN.
     """
     lines = {}
     for name, history in histories.items():
@@ -68,12 +67,12 @@ def lay_out(lines: Mapping[str, tuple[Any, Any]]) -> "xarray.DataArray":
 
 
 def over(x: Any, lines: Mapping[str, Any]) -> "xarray.DataArray":
-    """The same where all series share their x."""
+    """`lay_out` for series that share their x."""
     return lay_out({name: (x, values) for name, values in lines.items()})
 
 
 def bars(values: Mapping[str, Any]) -> "xarray.DataArray":
-    """{series: one value a repeat} as [series, repeat]."""
+    """{series: one value per repeat} as [series, repeat]."""
     import xarray as xr
 
     rows = [np.atleast_1d(np.asarray(row, np.float64)) for row in values.values()]
@@ -93,7 +92,7 @@ def _along(history: "History", rounds: np.ndarray, x: str) -> np.ndarray:
 
 
 def thinned(x: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
-    """x [points] and values [..., points], or as many as there are of both, at places even on a plain or a log axis."""
+    """Thin x [points] and values [..., points] to points evenly spaced on a linear or log axis; keep all if few."""
     x, values = np.asarray(x), np.asarray(values)
     kept, last = np.arange(min(len(x), values.shape[-1])), min(len(x), values.shape[-1]) - 1
     if last >= _POINTS:

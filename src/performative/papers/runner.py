@@ -1,4 +1,4 @@
-"""Run an experiment, judge its claims, and leave data, figure and manifest behind."""
+"""Run an experiment, judge its claims, and write data, figure and manifest."""
 
 import multiprocessing
 import os
@@ -24,15 +24,15 @@ _LIBRARIES = ("performative", "jax", "jaxlib", "equinox", "numpy", "scipy", "xar
 
 
 def reproduce(name: str, quick: bool = False, out: str | Path = RESULTS, fresh: bool = False) -> dict[str, Any]:
-    """Run one experiment and return its manifest; what was done with the same constants and code is not done again.
+    """Run one experiment and return its manifest; a result with the same constants and code is reused.
 
-    The code is the experiment's own and the library's; comments and docstrings may change.
+    "Code" means the experiment's own and the library's; comments and docstrings do not count.
 
-    Claims are judged anew each time, by the numbers that the run left, and a figure that would now look different is
-    drawn again from the data.
+    Claims are judged again on each call from the stored numbers, and the figure is redrawn from the data if it would
+    look different.
 
-    It writes `out/<name>/data.nc`, `figure.png`, `figure.svg`, `figure.pdf` and, last, `manifest.json`. A full run in
-    its place is never replaced by a quick one, unless `fresh`.
+    Writes `out/<name>/data.nc`, `figure.png`, `figure.svg`, `figure.pdf` and, last, `manifest.json`. A quick run never
+    overwrites a full one, unless `fresh`.
     """
     experiment = find(name)
     folder = Path(out) / name
@@ -71,11 +71,11 @@ def reproduce(name: str, quick: bool = False, out: str | Path = RESULTS, fresh: 
 def reproduce_all(
     names: Sequence[str], quick: bool = False, out: str | Path = RESULTS, fresh: bool = False, jobs: int = 1
 ) -> Iterator[tuple[str, dict[str, Any] | str]]:
-    """Each name with its manifest, or with what went wrong, as they get done; `jobs` of them side by side.
+    """Yield each name with its manifest or error message, as experiments finish; run `jobs` of them in parallel.
 
-    Compiling keeps one core busy, so a process for each core does the whole set in less time. The others go on where
-    one fails. An interrupt ends those that are running; what is done stays done. A script that asks for several jobs
-    keeps this call below `if __name__ == "__main__":`.
+    Compilation keeps one core busy, so one process per core is faster for the whole set. If one fails, the others
+    continue. An interrupt stops those that are running; finished ones are kept. In a script, put this call with several
+    jobs below `if __name__ == "__main__":`.
     """
     check_counts(jobs=jobs)
     if isinstance(names, str):
@@ -85,7 +85,7 @@ def reproduce_all(
         for name in names:
             yield name, _attempt(name, quick, out, fresh)
         return
-    # Spawned, not forked: JAX has threads of its own.
+    # Spawned, not forked: JAX is multithreaded.
     pool = ProcessPoolExecutor(
         min(jobs, len(names)), mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(quick,)
     )
@@ -101,9 +101,9 @@ def reproduce_all(
 
 
 def _begin(quick: bool) -> None:
-    """In a new process. The terminal sends an interrupt to all of them; the first one ends the others."""
+    """Set up a worker. The terminal sends an interrupt to all processes; the parent terminates the workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if quick:  # nearly all of its time is compilation: JAX, which has not computed here yet, takes a shorter way
+    if quick:  # mostly compilation time: set faster XLA flags before JAX computes anything
         os.environ["XLA_FLAGS"] = f"{_SHORT_WAY} {os.environ.get('XLA_FLAGS', '')}"
 
 
@@ -121,7 +121,7 @@ def _judge(experiment: Experiment, numbers: Numbers, quick: bool) -> list[dict[s
 
 
 def _tell_again(folder: Path, experiment: Experiment, known: dict[str, Any]) -> dict[str, Any]:
-    """The manifest with what the file says now; the numbers stay."""
+    """The manifest with the file's current text; the numbers stay."""
     told = {"title": experiment.title, "place": experiment.place, "caption": experiment.caption}
     told |= {"note": experiment.noted(known["quick"])}
     claims = _judge(experiment, store.read_numbers(known), known["quick"])
@@ -129,7 +129,7 @@ def _tell_again(folder: Path, experiment: Experiment, known: dict[str, Any]) -> 
 
 
 def _mark(experiment: Experiment, quick: bool) -> str:
-    """A digest of all that the numbers come from: constants, the experiment's code and the library's."""
+    """A digest of everything the numbers depend on: constants, the experiment's code and the library's."""
     code = dependence.own_code(experiment.function().__module__)
     return store.digest([experiment.code, experiment.settings(quick), code, dependence.library()])
 

@@ -1,4 +1,4 @@
-"""How experiments make their runs, and what they read off a trajectory."""
+"""How experiments run algorithms, and what they read off a trajectory."""
 
 import functools
 import inspect
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def quiet(dtype: str | None = "float64", **record: Any) -> dict[str, Any]:
-    """Arguments of `pf.run` and `pf.sweep`: no bar, the last model alone, unless `record` asks for more."""
+    """Arguments of `pf.run` and `pf.sweep`: no progress bar, only the last model unless `record` asks for more."""
     asked: dict[str, Any] = {"theta": "last", "consensus": False, "risks": False}
     return {"callbacks": [pf.callbacks.Progress(False)], "dtype": dtype, "record": pf.Record(**asked | record)}
 
@@ -32,7 +32,7 @@ def sweep(
 
 
 def models(history: History) -> np.ndarray:
-    """Every model that was recorded, [repeats, records] for one parameter, [repeats, records, d] for more."""
+    """Every recorded model, [repeats, records] for one parameter, [repeats, records, d] for more."""
     return np.asarray(history.theta, np.float64)
 
 
@@ -47,18 +47,18 @@ def distance(history: History) -> np.ndarray:
 
 
 def late(values: Any, share: float = 0.2) -> np.ndarray:
-    """The last share of each trajectory, [repeats, records]."""
+    """The last `share` of each trajectory, [repeats, records]."""
     values = np.asarray(values, np.float64)
     return values[:, -max(1, round(values.shape[1] * share)) :]
 
 
 def word(name: str) -> str:
-    """A name as part of a number's: "Scheme I" is scheme_i."""
+    """A name as part of a number's name: "Scheme I" becomes scheme_i."""
     return name.replace(",", "").replace(" ", "_").lower()
 
 
 def label(value: float) -> str:
-    """A value as part of a number's name: 0.25 is 0_25."""
+    """A value as part of a number's name: 0.25 becomes 0_25."""
     return f"{value:g}".replace(".", "_").replace("-", "minus_")
 
 
@@ -68,12 +68,12 @@ def power(x: Any, y: Any) -> float:
 
 
 def traces(runs: Mapping[str, History], of: Any = models) -> "xarray.DataArray":
-    """What a function makes of each history, [repeats, records], over the rounds, thinned."""
+    """A function of each history, [repeats, records], over the rounds, thinned."""
     return lay_out({name: thinned(np.asarray(run.rounds), np.asarray(of(run))) for name, run in runs.items()})
 
 
 def given(record: type) -> Callable[[Callable[..., Outcome]], Callable[..., Outcome]]:
-    """A decorator: the first argument of an experiment is a record, made of the constants that no other one takes."""
+    """Decorator: build an experiment's first argument, a record, from the constants that no other argument takes."""
 
     def wrap(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
         others = list(inspect.signature(function).parameters.values())[1:]

@@ -1,4 +1,4 @@
-"""What an experiment leaves in its folder: data.nc, figure.png, .svg, .pdf and, last, manifest.json."""
+"""What an experiment writes to its folder: data.nc, figure.png, .svg, .pdf and, last, manifest.json."""
 
 import hashlib
 import inspect
@@ -13,14 +13,14 @@ from performative.papers.outcome import Numbers, Outcome
 from performative.report import drawing, results
 
 _KINDS = ("png", "svg", "pdf")
-# What is asked of a manifest.
+# Keys that a manifest must have.
 _KEPT = frozenset({"name", "paper", "quick", "hash", "numbers", "claims"})
 
 
 def write(folder: Path, experiment: Experiment, outcome: Outcome, manifest: dict[str, Any]) -> dict[str, Any]:
-    """All of it; the manifest as it was written."""
+    """Write everything and return the manifest as written."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "manifest.json").unlink(missing_ok=True)  # while the others change there is no result
+    (folder / "manifest.json").unlink(missing_ok=True)  # no valid result while the other files change
     if outcome.data:
         import xarray as xr
 
@@ -32,7 +32,7 @@ def write(folder: Path, experiment: Experiment, outcome: Outcome, manifest: dict
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """What an earlier run left there; None where there is none, or what there is is damaged."""
+    """The manifest of an earlier run; None if it is missing or damaged."""
     try:
         manifest = json.loads((folder / "manifest.json").read_text())
     except (OSError, ValueError):
@@ -42,13 +42,13 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def read_done(folder: Path, experiment: Experiment) -> dict[str, Any] | None:
-    """The manifest of a run whose data are there, too."""
+    """The manifest of a run, if its data are present too."""
     manifest = read_manifest(folder)
     return None if experiment.panels and not (folder / "data.nc").is_file() else manifest
 
 
 def read_numbers(manifest: dict[str, Any]) -> Numbers:
-    """The numbers as the experiment gave them."""
+    """The numbers as the experiment returned them."""
     return {
         name: tuple(map(float, number)) if isinstance(number, list) else float(number)  # type: ignore[misc]  # pairs
         for name, number in manifest["numbers"].items()
@@ -56,7 +56,7 @@ def read_numbers(manifest: dict[str, Any]) -> Numbers:
 
 
 def refresh(folder: Path, experiment: Experiment, manifest: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
-    """A manifest that says something new of the same data; the figure is drawn again where it would look different."""
+    """Update the manifest for the same data; redraw the figure if it would look different."""
     drawn = not experiment.panels or all((folder / f"figure.{kind}").is_file() for kind in _KINDS)
     if drawn and known.get("figure") == _look(experiment):
         if manifest != known:
@@ -81,14 +81,14 @@ def _finish(folder: Path, experiment: Experiment, outcome: Outcome, manifest: di
 
 
 def _look(experiment: Experiment) -> str:
-    """A digest of all that decides how the same data are drawn."""
+    """A digest of everything that determines how the same data are drawn."""
     panels = [panel.model_dump(mode="json") for panel in experiment.panels]
     drawn = [inspect.getsource(module) for module in (figure, drawing, results)]
     return digest([experiment.title, experiment.place, panels, *drawn])
 
 
 def digest(told: Any) -> str:
-    """Sixteen digits that change with what is told."""
+    """A digest of sixteen hex digits."""
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -17,33 +17,33 @@ from performative.participation.latency import AbstractLatency, Exponential
 from performative.participation.schemes import Full
 from performative.types import Cohort, Numbers, Unchecked, as_whole, is_concrete, number
 
-# Where no limit is given: so many times the mean age of an update. Waiting times without memory pass it in 0.03 %.
+# The default limit is this multiple of the mean age of an update. Memoryless waiting times exceed it in 0.03 %.
 _OLD = 8
 
 
 class Asynchronous(AbstractParticipation[InFlight]):
-    """Clients at work all the time; the server moves whenever `buffer` of them have finished (FedBuff).
+    """Clients train all the time; the server moves whenever `buffer` of them have finished (FedBuff).
 
         theta_{t+1} = theta_t + sum over the buffer of a_i delta_i(theta_{t - s_i}),   a_i = (p_i N / B) w(s_i)
 
-    s_i counts the server's moves while client i was at work. A round is one move; it lasts until the buffer is full.
-    People respond to the model that their client works on. A buffer of 1 applies updates on arrival; one as large as
+    s_i counts the server's moves while client i was training. A round is one move; it lasts until the buffer is full.
+    People respond to the model that their client trains on. A buffer of 1 applies updates on arrival; one as large as
     the concurrency waits for everybody, and no update is stale.
 
     Args:
-        buffer: B, the updates of a move
-        concurrency: C, how many clients are at work at any time, drawn uniformly from those that are idle whenever a
-            buffer has been applied; None for all, who start again by themselves. Where all work, fast clients are heard
-            more often than their weight says, as with `FirstK`
-        latency: what a client takes beside its steps and its exchange, which the run's `Clock` tells: a distribution
-            such as pf.participation.Exponential(mean), or a `Trace`; None for nothing
-        staleness: the power a in w(s) = (1 + s)^-a, or a list of weights w(0), w(1), ..., of which the last serves all
-            older updates
-        limit: updates older than so many moves (1 or more) are dropped; None for 8 times the mean age C / B. As many
-            past models are kept
+        buffer: B, the updates per move
+        concurrency: C, how many clients train at any time, drawn uniformly from the idle ones whenever a buffer has
+            been applied; None for all, which restart by themselves. If all train, fast clients contribute more often
+            than their weight implies, as with `FirstK`
+        latency: time a client takes in addition to its steps and communication (set by the run's `Clock`): a
+            distribution such as pf.participation.Exponential(mean), or a `Trace`; None for zero
+        staleness: the power a in w(s) = (1 + s)^-a, or a list of weights w(0), w(1), ..., of which the last applies to
+            all older updates
+        limit: updates older than this many moves (1 or more) are dropped; None for 8 times the mean age C / B. This
+            many past models are kept
 
-    Costs O(B sqrt(C)) a round, whatever N is. Times are numbers of the run's precision: in float32 the order
-    of arrivals is lost some 10 million latencies after the start.
+    Costs O(B sqrt(C)) per round, independent of N. Times are in the run's precision: in float32 the order of arrivals
+    is lost some 10 million latencies after the start.
     """
 
     references = ("nguyen2022federated", "xie2019asynchronous")
@@ -64,8 +64,8 @@ class Asynchronous(AbstractParticipation[InFlight]):
         check_counts(**{name: count for name, count in counts.items() if count is not None or name == "buffer"})
         if self.concurrency is not None and self.concurrency < self.buffer:
             raise ValueError(
-                f"Asynchronous: a buffer of {self.buffer} is never full with {self.concurrency} clients at work; "
-                "give concurrency >= buffer."
+                f"Asynchronous: a buffer of {self.buffer} is never full with {self.concurrency} clients training; "
+                "use concurrency >= buffer."
             )
         if self.latency is not None and not isinstance(self.latency, AbstractLatency):
             raise ValueError(
@@ -102,7 +102,7 @@ class Asynchronous(AbstractParticipation[InFlight]):
             self.latency.check("Asynchronous", len(weights))
 
     def arrival_law(self, clients: int, work: np.ndarray) -> tuple[AbstractParticipation, np.ndarray] | None:
-        """Where all are at work: with waiting times without memory, or where everybody is waited for."""
+        """If all clients train: for memoryless waiting times, or if the server waits for everybody."""
         if self.working(clients) < clients:
             return None
         ages = np.arange(self.oldest(clients) + 1)
@@ -117,15 +117,15 @@ class Asynchronous(AbstractParticipation[InFlight]):
         return FirstK(self.buffer, self.latency), discount
 
     def live(self) -> FirstK:
-        """The first B that answer, whichever model they took; how long they take is found out."""
+        """The first B that answer, whichever model they took; their latencies are observed, not simulated."""
         return FirstK(self.buffer, Exponential(1.0))
 
     def init(self, clients: int) -> InFlight:
-        # Where some finish before others ties must fall to no id, so that places are dealt out at random.
+        # If some finish before others, ties must not favor any id, so places are assigned at random.
         return nobody_yet(self.working(clients), clients, in_order=self.buffer == clients)
 
     def begin(self, key: PRNGKeyArray, selection: Selection, memory: InFlight) -> InFlight:
-        """Everybody who works starts on the first model, at time 0."""
+        """All working clients start on the first model, at time 0."""
         key_who, key_time = jax.random.split(key)
         order = None if memory.order is None else jax.random.permutation(key_who, memory.order)
         places = jnp.arange(memory.start.shape[0], dtype=jnp.int32)

@@ -1,4 +1,4 @@
-"""Clients that are there at some times and not at others."""
+"""Clients that are available at some times and not at others."""
 
 import math
 from abc import abstractmethod
@@ -20,23 +20,23 @@ from performative.types import ArrayLike, Cohort, Numbers, as_numbers, as_whole,
 
 
 class AbstractAvailability(AbstractPart):
-    """How likely clients are there, round by round. Parameters are numbers, or one a client."""
+    """Probability that a client is available, by round. Parameters are scalars, or have one entry per client."""
 
     @abstractmethod
     def at(self, round: Int[Array, ""]) -> Float[Array, "..."]:
-        """q_i of this round: a number, or one a client."""
+        """q_i of this round: a number, or one per client."""
 
     def repeats_after(self) -> int | None:
-        """After how many rounds the pattern repeats; None where not known."""
+        """After how many rounds the pattern repeats; None if unknown."""
         return None
 
 
 class DayNight(AbstractAvailability):
-    """`high` by day, `low` by night.
+    """Availability `high` by day, `low` by night.
 
         q_i(r) = high_i  where (r + phase_i) mod period < period / 2,  else low_i
 
-    A `phase` for each client puts them into time zones.
+    A `phase` per client models time zones.
     """
 
     references = ()
@@ -54,7 +54,7 @@ class DayNight(AbstractAvailability):
         _check_chance("DayNight", high=self.high, low=self.low)
 
     def at(self, round: Int[Array, ""]) -> Float[Array, "..."]:
-        # In two parts: a float32 does not know odd rounds beyond 2^24.
+        # In two parts: float32 cannot represent odd rounds beyond 2^24.
         dtype = jnp.result_type(float)
         long, short = (round // 4096 * 4096).astype(dtype), (round % 4096).astype(dtype)
         hour = jnp.mod(jnp.mod(long, self.period) + short + self.phase, self.period)
@@ -64,7 +64,7 @@ class DayNight(AbstractAvailability):
         if not is_concrete(self.period):
             return None
         periods = np.unique(np.asarray(self.period))
-        # A day of 2.5 rounds is not looked at: its parts may lie on either side of a rounding.
+        # Non-integer periods such as 2.5 rounds are excluded: rounding may put a round on either side.
         return math.lcm(*map(int, periods)) if np.all(periods % 1 == 0) else None
 
 
@@ -72,7 +72,7 @@ def _check_chance(owner: str, **chances: Numbers) -> None:
     for name, chance in chances.items():
         check_finite(owner, **{name: chance})
         if is_concrete(chance) and not np.all((np.asarray(chance) >= 0) & (np.asarray(chance) <= 1)):
-            raise ValueError(f"{owner}: {name} is a probability and lies in 0..1; got {chance}.")
+            raise ValueError(f"{owner}: {name} is a probability and must lie in 0..1; got {chance}.")
 
 
 def _read_chance(probability: AbstractAvailability | ArrayLike) -> Any:
@@ -80,21 +80,21 @@ def _read_chance(probability: AbstractAvailability | ArrayLike) -> Any:
 
 
 class Available(AbstractParticipation[None]):
-    """Whoever is there: client i with probability q_i, drawn anew each round and for each client by itself.
+    """The available clients: client i with probability q_i, drawn independently for each round and client.
 
         weigh="unbiased"       a_i = p_i / q_i               for those present
         weigh="renormalized"   a_i = p_i / sum of their p    for those present (what FedAvg does)
 
-    The first is unbiased (E[a_i] = p_i) in rounds with q_i > 0; at times without a chance (`DayNight` with low=0) a
-    client is not heard and nobody makes up for it. The second favors clients that are there often, and those that
-    are there when few others are. In a round with nobody the model stays.
+    The first is unbiased (E[a_i] = p_i) in rounds with q_i > 0; when q_i = 0 (`DayNight` with low=0) a client does not
+    contribute and nothing compensates for it. The second favors clients that are often available, and those available
+    when few others are. In a round with no clients the model does not change.
 
     Args:
-        probability: a number, one a client, or a pattern such as DayNight(period, phase, high, low)
-        k: at most so many of those present, every set equally likely; the unbiased weights then grow by present / k.
+        probability: a number, one per client, or a pattern such as DayNight(period, phase, high, low)
+        k: at most this many of those present, every set equally likely; the unbiased weights then grow by present / k.
             None takes all
 
-    Costs O(N) a round: everyone is looked at, and without k the cohort has a row for each client.
+    Costs O(N) per round: availability is drawn for everyone, and without k the cohort has one row per client.
     """
 
     references = ()
@@ -114,7 +114,7 @@ class Available(AbstractParticipation[None]):
         if not isinstance(self.probability, AbstractAvailability):
             _check_chance("Available", probability=self.probability)
             if is_concrete(self.probability) and np.any(np.asarray(self.probability) == 0):
-                raise ValueError("Available: probability must be above 0; leave out clients that are never there.")
+                raise ValueError("Available: probability must be above 0; leave out clients that are never available.")
 
     def size(self, clients: int) -> int:
         return clients if self.k is None else self.k
@@ -141,7 +141,7 @@ class Available(AbstractParticipation[None]):
         return None if q is None else count_cohorts(q, self.k, self.weigh == "unbiased")
 
     def _chances(self, weights: np.ndarray, round: int) -> np.ndarray | None:
-        """q_i of that round, [N]; None while they are traced."""
+        """q_i of that round, [N]; None if traced."""
         if not is_concrete(self.probability):
             return None
         self.check(weights)
@@ -162,7 +162,7 @@ class Available(AbstractParticipation[None]):
         pattern = self.probability
         q = pattern.at(selection.round) if isinstance(pattern, AbstractAvailability) else jnp.asarray(pattern)
         q = jnp.broadcast_to(q, (clients,)).astype(p.dtype)
-        # Keyed by client, so that who is there does not depend on how many there are.
+        # Keyed by client, so availability does not depend on the number of clients.
         everyone = jnp.arange(clients, dtype=jnp.int32)
         chance = jax.vmap(lambda i: jax.random.uniform(jax.random.fold_in(key, i), (2,), p.dtype))(everyone)
         here = chance[:, 0] < q

@@ -1,8 +1,8 @@
-"""Who takes part where clients come by themselves: each with its own probability, at most k of those present.
+"""The cohorts of available clients: each with its own probability, at most k of those present.
 
     a_i = p_i / q_i max(M / k, 1)   "unbiased",      a_i = p_i / sum of p over the cohort   "renormalized"
 
-M counts those who are present, of whom every set of k is equally likely to be taken.
+M counts the clients present; every set of k of them is equally likely.
 """
 
 import itertools
@@ -14,13 +14,13 @@ import numpy as np
 from performative._base.sampling import ways
 from performative.participation.law import CohortMoments, Cohorts, check_clients, scaled_moments
 
-# Numbers that the sums over M are worked out from; a second or so.
+# Limit on the numbers in the sums over M; takes about a second.
 _WORK = 3e8
-_SETS = 256  # cohorts whose probabilities are worked out at once
+_SETS = 256  # cohorts whose probabilities are computed at once
 
 
 def count_cohorts(q: np.ndarray, k: int | None, unbiased: bool) -> float:
-    """How many cohorts there can be, at most; those with the same clients and other weights count by themselves."""
+    """An upper bound on the number of cohorts; those with the same clients but different weights count separately."""
     if k is None:
         free = int(np.sum((q > 0) & (q < 1)))
         return 2.0**free if free < 1000 else math.inf
@@ -67,7 +67,7 @@ def _blocks(sets: Iterator[tuple[int, ...]]) -> Iterator[np.ndarray]:
 
 
 def others_present(q: np.ndarray, left_out: np.ndarray) -> np.ndarray:
-    """P(m of the others are present), m = 0, ..., N; for each row of `left_out` without the clients that it names."""
+    """P(m of the others are present), m = 0, ..., N; for each row of `left_out`, excluding the clients in it."""
     chances = np.repeat(q[None], len(left_out), axis=0)
     np.put_along_axis(chances, left_out, 0.0, axis=1)
     pmf = np.zeros((len(left_out), len(q) + 1))
@@ -78,13 +78,14 @@ def others_present(q: np.ndarray, left_out: np.ndarray) -> np.ndarray:
 
 
 def unbiased_moments(p: np.ndarray, q: np.ndarray, k: int | None) -> CohortMoments | None:
-    """Moments for the unbiased weights; None where they would take long.
+    """Moments for the unbiased weights; None if they would take too long.
 
-    With c(m) = min(1, k (k-1) / (m (m-1))), the chance of two of m to be taken, w(m) = max(m / k, 1) and s = p / q
+    With c(m) = min(1, k (k-1) / (m (m-1))), the probability that two given clients of m are taken, w(m) = max(m / k, 1)
+    and s = p / q
 
         E a_i a_j = q_i q_j s_i s_j E[c(M') w(M')^2],      M' = 2 + how many of the others are present
 
-    and in the same way with powers 1 and 0 of w for z. Clients of equal q share what is summed.
+    and likewise with powers 1 and 0 of w for z. Clients with equal q share the sums.
     """
     clients = len(q)
     check_clients(clients)

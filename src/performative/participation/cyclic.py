@@ -29,19 +29,19 @@ class Cyclic(AbstractParticipation[None]):
 
         a_i = p_i / P_g   for i in group g,      P_g = sum of p over the group
 
-    Biased where the P_g differ: over a cycle all groups count alike, whatever they weigh. As the step goes to zero
-    the squared loss on N(m_i + eps_i theta, .) ends at sum_g m_g / sum_g (1 - eps_g), with m_g and eps_g the groups'
-    own means, and not at the stable point. With equal P_g only the order within a cycle is felt, and that fades
-    with the step.
+    Biased if the P_g differ: over a cycle all groups count equally, whatever their weight. As the step goes to zero,
+    the squared loss on N(m_i + eps_i theta, .) converges to sum_g m_g / sum_g (1 - eps_g), with m_g and eps_g the
+    groups' means, and not to the stable point. With equal P_g only the order within a cycle matters, and its effect
+    vanishes with the step size.
 
     Args:
-        groups: one list of client ids for each group, or the group number of each client, or a count G (G groups of
-            equal size, clients 0 to N/G - 1 first)
+        groups: one list of client ids per group, or the group index of each client, or a count G (G groups of equal
+            size, clients 0 to N/G - 1 first)
         k: how many of the group are drawn each time, every set equally likely; None for all. Then a_i = p_i / P_g *
-            (size of the group) / k, the same on average, which sums to one for equal p only
+            (size of the group) / k, the same in expectation, which sums to one only for equal p
 
-    Spare rows fill up smaller groups. Costs are those of the largest group (of k), not of N.
-    Cho, Sharma, Joshi, Xu, Kale and Zhang, ICML 2023.
+    Smaller groups are padded. The cost is that of the largest group (of k), not of N. Cho, Sharma, Joshi, Xu, Kale and
+    Zhang, ICML 2023.
     """
 
     references = ("cho2023cyclic",)
@@ -80,7 +80,7 @@ class Cyclic(AbstractParticipation[None]):
         clients = len(weights)
         if self.largest is None and clients % self.count:
             raise ValueError(
-                f"Cyclic: {clients} clients do not make {self.count} groups of equal size; give a list of ids for each."
+                f"Cyclic: {clients} clients cannot form {self.count} groups of equal size; give a list of ids for each."
             )
         if self.largest is None and self.k is not None and self.k > clients // self.count:
             raise ValueError(f"Cyclic: k={self.k} clients cannot be drawn from a group of {clients // self.count}.")
@@ -91,7 +91,7 @@ class Cyclic(AbstractParticipation[None]):
         total = np.bincount(self._membership(clients), weights=np.asarray(weights, np.float64))
         if np.any(total <= 0):
             raise ValueError(
-                f"Cyclic: the clients of group {int(np.argmin(total))} weigh 0 together; leave that group out."
+                f"Cyclic: the clients of group {int(np.argmin(total))} have total weight 0; leave that group out."
             )
 
     def _membership(self, clients: int) -> np.ndarray:
@@ -101,7 +101,7 @@ class Cyclic(AbstractParticipation[None]):
         return np.asarray(self.groups)
 
     def tables(self, weights: np.ndarray) -> PyTree:
-        """Clients in the order of their groups, with a_i beside; where each group begins, and its size."""
+        """Clients ordered by group, with their a_i; where each group begins, and its size."""
         member = self._membership(len(weights))
         order = np.argsort(member, kind="stable").astype(np.int32)
         total = np.bincount(member, weights=np.asarray(weights, np.float64))
@@ -127,7 +127,7 @@ class Cyclic(AbstractParticipation[None]):
         return None if turn is None else ways(len(turn[0]), turn[1])
 
     def _turn(self, weights: np.ndarray, round: int) -> tuple[np.ndarray, int, np.ndarray] | None:
-        """The clients of the group whose turn it is, how many are drawn, and a_i for those who are."""
+        """The clients of the current group, how many are drawn, and a_i for those drawn."""
         if not is_concrete(self.groups):
             return None
         self.check(weights)
@@ -158,14 +158,14 @@ class Cyclic(AbstractParticipation[None]):
 
 
 def _read_groups(given: Groups) -> np.ndarray:
-    """A count as an array of no axes; lists of ids, or group numbers, as the group number of each client."""
+    """A count as a 0-d array; lists of ids, or group indices, as the group index of each client."""
     rule = (
         "Cyclic: groups must be a whole number >= 1 of equal groups, one list of client ids for each group, or the "
         "group number of each client"
     )
     groups = as_whole(given)
     if isinstance(groups, int) and not isinstance(groups, bool) and groups >= 1:
-        return np.asarray(groups, np.int32)  # an array, as for lists: a plain int would be a leaf that is traced
+        return np.asarray(groups, np.int32)  # an array, as for lists: a plain int would be a traced leaf
     listed = hasattr(groups, "__len__") and hasattr(groups, "__iter__") and getattr(groups, "ndim", 1) > 0
     if not listed or isinstance(groups, str) or len(groups) == 0:
         raise ValueError(f"{rule}; got {groups!r}.")
@@ -176,12 +176,12 @@ def _read_groups(given: Groups) -> np.ndarray:
         return numbers.astype(np.int32)
     rows = [np.asarray(group) for group in groups]
     if any(row.ndim != 1 or row.size == 0 or row.dtype.kind not in "iu" for row in rows):
-        raise ValueError(f"{rule}; an empty group, or ids that are no whole numbers, in {groups!r}.")
+        raise ValueError(f"{rule}; an empty group, or ids that are not whole numbers, in {groups!r}.")
     ids = np.concatenate(rows)
     if not np.array_equal(np.sort(ids), np.arange(len(ids))):
         raise ValueError(
-            f"Cyclic: groups must hold each client 0 to {len(ids) - 1} once, for {len(ids)} ids are given; "
-            f"got {groups!r}."
+            f"Cyclic: groups must contain each client 0 to {len(ids) - 1} once, since {len(ids)} ids are given; got "
+            f"{groups!r}."
         )
     member = np.empty(len(ids), np.int32)
     member[ids] = np.repeat(np.arange(len(rows)), [row.size for row in rows])

@@ -13,7 +13,7 @@ from performative.participation.law import CohortMoments, Cohorts, certain_steps
 from performative.participation.schemes import Full, SchemeTwo
 from performative.types import Cohort, as_whole
 
-# K up to which chances of unequal clients are worked out: 2^K terms each.
+# Largest K for which probabilities of unequal clients are computed: 2^K terms each.
 _LARGEST = 16
 
 
@@ -22,8 +22,9 @@ class FirstK(AbstractParticipation[None]):
 
         a_i = p_i N / K   for the first K
 
-    Where all latencies have one distribution this is Scheme II. Where they differ, fast clients are heard more often
-    than their weight says and the point that training settles at moves with them. Costs O(N) a round: all are asked.
+    If all latencies have the same distribution this is Scheme II. If they differ, fast clients contribute more often
+    than their weight implies, which shifts the fixed point of training towards them. Costs O(N) per round: all are
+    asked.
     """
 
     references = ()
@@ -56,11 +57,11 @@ class FirstK(AbstractParticipation[None]):
         return self.k
 
     def _alike(self) -> SchemeTwo | None:
-        """The scheme by which the first K come, where all clients are equally fast; None where they are not."""
+        """The equivalent scheme if all clients are equally fast; None if they are not."""
         return SchemeTwo(self.k) if declared(self.latency, "exchangeable") else None
 
     def _rates(self, clients: int) -> np.ndarray | None:
-        """How often each client comes, where waiting has no memory and K is small enough for sums over all its sets."""
+        """Arrival rate of each client, if waiting is memoryless and K is small enough for sums over all its subsets."""
         return declared(self.latency, "arrival_rates", clients) if self.k <= _LARGEST else None
 
     def cohort_moments(self, weights: np.ndarray, round: int) -> CohortMoments | None:

@@ -1,4 +1,4 @@
-"""Clients at work: who finishes next, and who takes their places."""
+"""Clients in training: who finishes next, and who replaces them."""
 
 import math
 from typing import Any
@@ -12,14 +12,14 @@ from performative._base.sampling import distinct
 
 
 class InFlight(eqx.Module):
-    """C places, each with a client at work. Places lie in blocks, of which the earliest finish is kept.
+    """C places, each with a client in training. Places lie in blocks; the earliest finish of each block is kept.
 
     Args:
         now: when the last buffer was full
-        start: the round whose model each place works on
-        finish: when it will be done, [blocks, C / blocks]; never where a block is not full
+        start: the round whose model each place trains on
+        finish: when it will be done, [blocks, C / blocks]; infinity for padding
         earliest: the first finish of each block
-        order: all clients; the one at place c is order[c], those from C on are idle. None where it is c
+        order: all clients; the one at place c is order[c], those from C on are idle. None if order[c] = c
     """
 
     now: Float[Array, ""]
@@ -42,12 +42,12 @@ class InFlight(eqx.Module):
         self, places: Int[Array, " B"], round: Int[Array, ""], now: Float[Array, ""], finish: Float[Array, " B"],
         order: Int[Array, " N"] | None,
     ) -> "InFlight":  # fmt: skip
-        """Clients at these places start on the model of `round`.
+        """Start the clients at these places on the model of `round`.
 
-        Places must depend on all that was read of `start`: then the compiler knows that it can be changed in place.
+        Places must depend on everything that was read from `start`, so the compiler can update it in place.
         """
         width = self.finish.shape[1]
-        # Later than now, be it by the least that a number can tell: else places with nothing to do would never yield.
+        # Strictly later than now, if only by one ulp: otherwise places with zero work would never yield.
         finish = jnp.maximum(finish, jnp.nextafter(now, jnp.asarray(jnp.inf, now.dtype)))
         rows = self.finish.at[places // width, places % width].set(finish)
         earliest = self.earliest.at[places // width].set(jnp.min(rows[places // width], axis=1))
@@ -55,7 +55,7 @@ class InFlight(eqx.Module):
 
 
 def nobody_yet(places: int, clients: int, in_order: bool = False) -> InFlight:
-    """Before anybody has started; with `in_order` the client at place c is c."""
+    """The initial memory, before anybody has started; with `in_order` the client at place c is c."""
     width = math.isqrt(places)
     blocks, dtype = -(-places // width), jnp.result_type(float)
     finish = jnp.full((blocks * width,), jnp.inf, dtype).at[:places].set(0).reshape(blocks, width)
@@ -67,8 +67,8 @@ def nobody_yet(places: int, clients: int, in_order: bool = False) -> InFlight:
 def replaced(key: PRNGKeyArray, flight: InFlight, places: Int[Array, " B"]) -> tuple[Array, Array, Any]:
     """Who finished at these places, who starts there, and `order` after that.
 
-    Those who start are drawn from all who are idle, those who just finished included; every set is equally likely, and
-    the cost is that of the places. Where everybody works they start again.
+    Those who start are drawn from all idle clients, including those who just finished; every set is equally likely, and
+    the cost is proportional to the places. If everybody is training, they restart.
     """
     order = flight.order
     if order is None:
@@ -77,14 +77,14 @@ def replaced(key: PRNGKeyArray, flight: InFlight, places: Int[Array, " B"]) -> t
         return order[places], order[places], order
     count, working = places.shape[0], flight.start.shape[0]
     drawn = distinct(key, count, order.shape[0] - working + count)
-    # Of the pool, the first rows are those who finished; the others are idle, behind all places.
+    # The first rows of the pool are those who finished; the others are idle, stored after all places.
     here = jnp.where(drawn < count, places[jnp.minimum(drawn, count - 1)], working + drawn - count)
     stays = jnp.zeros((count,), bool).at[jnp.where(drawn < count, drawn, count)].set(True, mode="drop")
-    # As many come from the idle as go there: the k-th of the one takes the place of the k-th of the other.
+    # As many clients leave the idle pool as enter it: the k-th of one swaps with the k-th of the other.
     goes = places[jnp.argsort(stays, stable=True)]
     comes = here[jnp.argsort(drawn < count, stable=True)]
     swaps = jnp.arange(count) < jnp.sum(~stays)
-    # One look and one change, which the compiler can make in place.
+    # One read and one write, which the compiler can do in place.
     finished, starts, rests = jnp.split(order[jnp.concatenate([places, here, goes])], 3)
     idle = jnp.where(swaps & (finished[0] >= 0), comes, order.shape[0])
     to, who = jnp.concatenate([places, idle]), jnp.concatenate([starts, rests])

@@ -13,23 +13,22 @@ from performative.types import Numbers, is_concrete, number
 
 
 class AbstractLatency(AbstractPart):
-    """How long clients take to answer. Parameters are numbers, or one a client."""
+    """How long clients take to answer. Parameters are scalars, or have one entry per client."""
 
     @abstractmethod
     def draw(self, key: PRNGKeyArray, clients: int) -> Float[Array, " N"]:
         """The time that each client takes this round."""
 
     def exchangeable(self) -> bool:
-        """Whether each client's time is drawn by itself, all from one law, and no two are equal."""
+        """Whether the clients' times are i.i.d. and almost surely distinct."""
         return False
 
     def arrival_rates(self, clients: int) -> Float[np.ndarray, " N"] | None:
-        """How often each client would come, in a unit of time, where waiting has no memory: who has waited longer
-        is no nearer to coming. None where it is not so."""
+        """Arrival rate of each client per unit of time, if waiting is memoryless. None otherwise."""
         return None
 
     def check(self, owner: str, clients: int) -> None:
-        """Refuse parameters of another number of clients; called once, before a run."""
+        """Raise if parameters are for another number of clients; called once, before a run."""
         check_one_a_client(f"{owner}: {type(self).__name__}.", clients, **vars(self))
 
     def of(self, key: PRNGKeyArray, ids: Int[Array, " K"], clients: int) -> Float[Array, " K"]:
@@ -44,12 +43,12 @@ class AbstractLatency(AbstractPart):
         start: Float[Array, " K"],
         work: Float[Array, " K"],
     ) -> Float[Array, " K"]:
-        """When clients answer that start at `start` and have so much to do: start + work + latency."""
+        """When clients that start at `start` with this much work answer: start + work + latency."""
         return start + work + self.of(key, ids, clients)
 
 
 class AbstractDrawn(AbstractLatency):
-    """Latencies that cost no more than the clients who are asked."""
+    """Latencies whose cost is proportional to the number of clients asked."""
 
     @abstractmethod
     def of(self, key: PRNGKeyArray, ids: Int[Array, " K"], clients: int) -> Float[Array, " K"]: ...
@@ -66,12 +65,12 @@ def _check_positive(owner: str, **values: Numbers) -> None:
 
 
 def _at(value: Numbers, ids: Int[Array, " K"]) -> Array:
-    """What is given for these clients."""
+    """The values of these clients."""
     return jnp.take(value, ids, mode="clip") if np.ndim(value) else jnp.asarray(value)
 
 
 def _alike(*values: Numbers) -> bool:
-    """Whether all clients have the same ones."""
+    """Whether all clients have the same values."""
     return is_concrete(values) and all(np.ptp(np.asarray(value)) == 0 for value in values)
 
 
@@ -136,7 +135,7 @@ class UniformLatency(AbstractDrawn):
 
 
 class ConstantLatency(AbstractDrawn):
-    """Always the same time, a number or one a client."""
+    """Always the same time, a number or one per client."""
 
     references = ()
     ignores_data = True

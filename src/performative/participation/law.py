@@ -1,4 +1,4 @@
-"""The law of a cohort: who takes part together in a round, and with what weights."""
+"""The distribution of a cohort: who takes part together in a round, and with what weights."""
 
 import itertools
 import math
@@ -11,11 +11,11 @@ from jaxtyping import Array, Float
 
 from performative.types import is_concrete
 
-# A cohort's probability, its clients (each once, no spare rows) and their weights a_i.
+# A cohort's probability, its clients (each once, no padding rows) and their weights a_i.
 Cohorts = Iterator[tuple[float, np.ndarray, np.ndarray]]
 # 32 N^2 bytes are 512 MB there.
 MOST_CLIENTS = 4_000
-# More cohorts than these are not gone through one by one.
+# More cohorts than this are not enumerated.
 MOST_COHORTS = 20_000
 _ROWS = 512  # cohorts that are summed at once
 
@@ -23,9 +23,9 @@ _ROWS = 512  # cohorts that are summed at once
 class CohortMoments(eqx.Module):
     """First and second moments of who takes part in a round.
 
-        z_i = 1 where client i takes part, else 0;      a_i its weight, 0 where it does not;      f = (z, a)
+        z_i = 1 if client i takes part, else 0;      a_i its weight, 0 if it does not;      f = (z, a)
 
-    Takes 32 N^2 bytes, and `covariance` as much again: 3.2 MB for 316 clients, 512 MB for 4,000, which is the most.
+    Takes 32 N^2 bytes, and `covariance` as much again: 3.2 MB for 316 clients, 512 MB for 4,000, the maximum.
 
     Attributes:
         present: E z_i, [N]
@@ -46,22 +46,22 @@ class CohortMoments(eqx.Module):
 
 
 def check_clients(clients: int) -> None:
-    """Refuse so many clients that the moments of pairs would not fit into memory."""
+    """Raise if the moments of pairs of this many clients would not fit into memory."""
     if clients > MOST_CLIENTS:
         raise ValueError(
             f"The moments of all pairs of {clients:,} clients need {32e-9 * clients**2:,.0f} GB; at most "
-            f"{MOST_CLIENTS:,} clients are served."
+            f"{MOST_CLIENTS:,} clients are supported."
         )
 
 
 def empty_pairs(clients: int) -> np.ndarray:
-    """Zeros, [N, N], where that is not too large."""
+    """Zeros, [N, N]; raises if that is too large."""
     check_clients(clients)
     return np.zeros((clients, clients))
 
 
 def scaled_moments(together: np.ndarray, scale: np.ndarray) -> CohortMoments:
-    """Where a_i = scale_i z_i, the same factor in every cohort, and E z_i z_j = together [N, N]."""
+    """Moments if a_i = scale_i z_i, with the same factor in every cohort, and E z_i z_j = together [N, N]."""
     check_clients(len(scale))
     factors = np.stack([np.ones_like(scale), scale])
     both = factors[:, None, :, None] * factors[None, :, None, :] * together
@@ -70,7 +70,7 @@ def scaled_moments(together: np.ndarray, scale: np.ndarray) -> CohortMoments:
 
 
 def subset_pairs(count: int, k: int) -> np.ndarray:
-    """E z_i z_j where every set of k out of `count` is equally likely: k/n, and k (k-1) / (n (n-1)) for two."""
+    """E z_i z_j if every set of k out of `count` is equally likely: k/n, and k (k-1) / (n (n-1)) for i != j."""
     check_clients(count)
     pairs = np.full((count, count), k * (k - 1) / (count * max(count - 1, 1)))
     np.fill_diagonal(pairs, k / count)
@@ -78,14 +78,14 @@ def subset_pairs(count: int, k: int) -> np.ndarray:
 
 
 def multinomial_moments(p: np.ndarray | Array, K: int, scale: np.ndarray | Array | None = None) -> CohortMoments:
-    """Of K draws with replacement, a_i = scale_i (how often i is drawn) / K, the scale 1 where none is given.
+    """Moments of K draws with replacement, a_i = scale_i (times i is drawn) / K, with scale 1 by default.
 
         E z_i     = 1 - (1 - p_i)^K               E z_i z_j = 1 - (1 - p_i)^K - (1 - p_j)^K + (1 - p_i - p_j)^K
         E a_i     = p_i                           E a_i a_j = (1 - 1/K) p_i p_j + [i = j] p_i / K
         E z_i a_i = E a_i                         E z_i a_j = p_j (1 - (1 - p_i)^(K-1))  for i != j
 
     for a scale of 1. The last one: given that a draw is j, client i takes part if one of the other K - 1 draws is i.
-    Chances that JAX traces give moments that it can differentiate.
+    If JAX traces p, the moments are differentiable.
     """
     check_clients(len(p))
     xp = np if is_concrete((p, scale)) else jnp
@@ -102,7 +102,7 @@ def multinomial_moments(p: np.ndarray | Array, K: int, scale: np.ndarray | Array
 
 
 def moments_of(cohorts: Iterable[tuple[float, np.ndarray, np.ndarray]], clients: int) -> CohortMoments:
-    """Sums over all cohorts that can come about."""
+    """Moments by summing over all possible cohorts."""
     check_clients(clients)
     mean, both = np.zeros(2 * clients), np.zeros((2 * clients, 2 * clients))
     rest = iter(cohorts)
@@ -127,9 +127,9 @@ def subsets(ids: Sequence[int] | np.ndarray, k: int, scale: np.ndarray) -> Cohor
 
 
 def first_to_come(rates: np.ndarray, k: int, scale: np.ndarray) -> Cohorts:
-    """Every set of the k that come first, each client after an exponential time by its own rate, with a_i = scale_i.
+    """Every set of the first k arrivals, with exponential arrival times at each client's own rate, and a_i = scale_i.
 
-    P(Z comes first) = sum over S in Z of (-1)^|S| r / (r + rates of S),      r the rates of all who are not in Z
+    P(Z comes first) = sum over S in Z of (-1)^|S| r / (r + rates of S),      r the total rate of all not in Z
     """
     for chosen in itertools.combinations(range(len(rates)), k):
         drawn = np.asarray(chosen, int)
@@ -141,7 +141,7 @@ def first_to_come(rates: np.ndarray, k: int, scale: np.ndarray) -> Cohorts:
 
 
 def multisets(p: np.ndarray, K: int) -> Cohorts:
-    """Every outcome of K draws with replacement, as different clients with a_i = (how often i is drawn) / K."""
+    """Every outcome of K draws with replacement, as distinct clients with a_i = (times i is drawn) / K."""
     for drawn in itertools.combinations_with_replacement(np.flatnonzero(p > 0).tolist(), K):
         ids, times = np.unique(np.asarray(drawn), return_counts=True)
         orders = math.lgamma(K + 1) - sum(math.lgamma(n + 1) for n in times.tolist())
@@ -149,7 +149,7 @@ def multisets(p: np.ndarray, K: int) -> Cohorts:
 
 
 def certain_steps(clients: int, steps: int) -> np.ndarray:
-    """P(tau_i = e + 1), [N, steps], where every client does as many steps."""
+    """P(tau_i = e + 1), [N, steps], if every client does this many steps."""
     law = np.zeros((clients, steps))
     law[:, -1] = 1.0
     return law

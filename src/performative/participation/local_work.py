@@ -16,15 +16,15 @@ from performative.types import ArrayLike, Cohort, Memory, Upload
 
 
 def _inner(fact: str) -> Any:
-    """What `inner` says."""
+    """Forward a property of `inner`."""
     return property(lambda work: getattr(work.inner, fact))
 
 
 class LocalWork(AbstractParticipation[tuple[Memory, PyTree]]):
-    """The cohort of `inner`, with tau_i local steps for client i.
+    """The cohort of `inner`, where client i does tau_i local steps.
 
-    `steps` is a list tau_i (one a client), `UniformSteps(lo, hi)`, or `AdaComm(first)`, one tau for all that follows
-    the loss. It sets E, the largest tau_i, so the recipe's `local_steps` is left at its default. The clock still
+    `steps` is a list tau_i (one per client), `UniformSteps(lo, hi)`, or `AdaComm(first)`, one tau for all that adapts
+    to the loss. It sets E, the largest tau_i, so leave the recipe's `local_steps` at its default. The clock still
     counts t = round * E + e.
     """
 
@@ -41,9 +41,9 @@ class LocalWork(AbstractParticipation[tuple[Memory, PyTree]]):
 
     def __init__(self, inner: AbstractParticipation[Memory], steps: AbstractSteps | ArrayLike):
         if not isinstance(inner, AbstractParticipation):
-            raise ValueError(f"LocalWork: inner must say who takes part, such as pf.Full(); got {inner!r}.")
+            raise ValueError(f"LocalWork: inner must be a participation such as pf.Full(); got {inner!r}.")
         if isinstance(inner, LocalWork):
-            raise ValueError("LocalWork inside LocalWork: the inner steps would not count; give one list of steps.")
+            raise ValueError("LocalWork inside LocalWork: the inner steps would be ignored; give one list of steps.")
         self.inner = inner
         self.steps = as_steps(steps)
         self.longest = self.steps.longest
@@ -113,12 +113,12 @@ class LocalWork(AbstractParticipation[tuple[Memory, PyTree]]):
         listed = self.steps.listed()
         if listed is None and self.inner.keeps_time:
             raise ValueError(
-                f"LocalWork around {type(self.inner).__name__}: how long a client is at work must be known when it "
-                "starts; give steps as a list, one a client."
+                f"LocalWork around {type(self.inner).__name__}: how long a client trains must be known when it "
+                "starts; give steps as a list, one per client."
             )
         if listed is not None and len(listed) != len(weights):
             raise ValueError(
-                f"LocalWork: steps has {len(listed)} entries for {len(weights)} clients; give one a client."
+                f"LocalWork: steps has {len(listed)} entries for {len(weights)} clients; give one per client."
             )
 
     def select(

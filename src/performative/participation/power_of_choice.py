@@ -1,4 +1,4 @@
-"""Clients chosen by their loss."""
+"""Clients selected by their loss."""
 
 import equinox as eqx
 import jax
@@ -11,29 +11,29 @@ from performative._base.sampling import alias_table, distinct, draw_alias, merge
 from performative.participation.base import AbstractParticipation, Selection, check_draws
 from performative.types import Cohort, Upload, as_whole, whole
 
-# Where less than this share of all weight may be left for the last candidate, drawing again until it is a new one
-# takes long (32 draws on average here), and one pass over all clients is the better way.
+# If less than this fraction of all weight may be left for the last candidate, rejection sampling is slow (32 draws on
+# average here), and one pass over all clients is better.
 _LEFT = 1 / 32
 
 
 class PowerOfChoice(AbstractParticipation[Float[Array, " N"] | None]):
-    """Of d candidates the k with the highest loss.
+    """Select the k clients with the highest loss among d candidates.
 
         A ~ d different clients, drawn in proportion to p;   S = the k of A with the highest F_i(theta);   a_i = 1 / k
 
-    Biased on purpose: it is fair to clients that do badly and moves the point that training settles at. d = k with
-    equal p is Scheme II; with unequal p it is not unbiased, for p enters by the draw only and that is without
-    replacement. Ties are broken at random; a loss that is no finite number comes last.
+    Deliberately biased: it favors clients with high loss and moves the fixed point of training. d = k with equal p is
+    Scheme II; with unequal p it is biased, because p enters only through the draw, which is without replacement. Ties
+    are broken at random; non-finite losses come last.
 
     Args:
-        prefer: "high"; "low" takes the lowest losses, which leaves strange clients out
-        estimate: "exact": the candidates' expected loss at the server's model, on data as the model last deployed made
-            them; "batch": over `samples` draws each (saves computation); "last": what they last reported after
-            training, the mean over their local steps (asks nobody: saves communication), unseen clients first
+        prefer: "high"; "low" selects the lowest losses, which excludes atypical clients
+        estimate: "exact": the candidates' expected loss at the server's model, on data that responded to the last
+            deployed model; "batch": over `samples` draws each (saves computation); "last": the last loss they reported
+            after training, averaged over their local steps (queries nobody: saves communication), unseen clients first
 
-    The draw costs O(d). Only where p are so unequal that d - 1 clients can hold nearly all weight it costs O(N).
-    Cho, Wang and Joshi, AISTATS 2022 (pow-d, cpow-d, rpow-d). Differs from the paper: a client whose first update was
-    broken counts as seen, with a loss below all others, so that it is not chosen for ever.
+    The draw costs O(d). If the p are so unequal that d - 1 clients can have nearly all weight, it costs O(N). Cho, Wang
+    and Joshi, AISTATS 2022 (pow-d, cpow-d, rpow-d). Differs from the paper: a client whose first update was non-finite
+    counts as seen, with a loss below all others, so it is not selected forever.
     """
 
     references = ("cho2022biased",)
@@ -86,7 +86,7 @@ class PowerOfChoice(AbstractParticipation[Float[Array, " N"] | None]):
             )
 
     def tables(self, weights: np.ndarray) -> PyTree:
-        """What the draw of candidates needs: nothing, an alias table, or log p."""
+        """Tables for drawing candidates: none, an alias table, or log p."""
         if np.ptp(weights) == 0 or self.d == len(weights):
             return None
         smallest = np.sort(np.asarray(weights, np.float64))[: len(weights) - self.d + 1]
@@ -96,7 +96,7 @@ class PowerOfChoice(AbstractParticipation[Float[Array, " N"] | None]):
             return np.log(np.asarray(weights, np.float64))
 
     def init(self, clients: int) -> Float[Array, " N"] | None:
-        # +inf for clients not seen yet, -inf for those chosen of whom no sound loss has come.
+        # +inf for clients not seen yet, -inf for selected ones that have not sent a finite loss.
         return jnp.full((clients,), jnp.inf, jnp.result_type(float)) if self.requires_loss else None
 
     def select(
@@ -104,7 +104,7 @@ class PowerOfChoice(AbstractParticipation[Float[Array, " N"] | None]):
     ) -> tuple[Cohort, Float[Array, " N"] | None]:
         key_draw, key_ties, key_loss = jax.random.split(key, 3)
         drawn = _candidates(key_draw, selection, self.d)
-        # The rows of a draw may follow the ids; of equals, top_k takes the first.
+        # The rows of a draw may be ordered by id; among ties, top_k takes the first.
         drawn = jax.random.permutation(key_ties, drawn)
         if memory is not None:
             loss = memory[drawn]
@@ -134,7 +134,7 @@ class PowerOfChoice(AbstractParticipation[Float[Array, " N"] | None]):
 
 
 def _candidates(key: PRNGKeyArray, selection: Selection, d: int) -> Int[Array, " d"]:
-    """d different clients, drawn one after the other in proportion to p among those that are left."""
+    """d distinct clients, drawn sequentially with probability proportional to p among the remaining ones."""
     clients, tables = selection.weights.shape[0], selection.tables
     if d == clients:
         return jnp.arange(clients, dtype=jnp.int32)
@@ -142,7 +142,7 @@ def _candidates(key: PRNGKeyArray, selection: Selection, d: int) -> Int[Array, "
         return distinct(key, d, clients)
     if isinstance(tables, tuple):
         return _first_distinct(key, tables, d, clients)
-    # The d largest of log p_i + Gumbel are such a draw. In the usual precision the largest of many are often equal.
+    # The d largest of log p_i + Gumbel are such a draw. At default precision the largest of many often tie.
     noise = jax.random.gumbel(key, (clients,), tables.dtype, mode="high")
     return jax.lax.top_k(tables + noise, d)[1].astype(jnp.int32)
 
@@ -150,7 +150,7 @@ def _candidates(key: PRNGKeyArray, selection: Selection, d: int) -> Int[Array, "
 def _first_distinct(
     key: PRNGKeyArray, table: tuple[UInt[Array, " N"], Int[Array, " N"]], d: int, clients: int
 ) -> Int[Array, " d"]:
-    """The first d different ids of an endless row of independent draws. Each turn draws as many as are missing."""
+    """The first d distinct ids in a sequence of independent draws. Each iteration draws as many as are missing."""
 
     def missing(carry: tuple[Array, Array]) -> Array:
         return jnp.any(carry[1] == clients)

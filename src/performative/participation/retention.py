@@ -1,4 +1,4 @@
-"""People who leave where they are served badly, join later, or are paid to stay."""
+"""People who leave when served badly, join later, or are paid to stay."""
 
 import dataclasses
 from abc import abstractmethod
@@ -15,22 +15,22 @@ from performative.types import Cohort, Memory, Numbers, Upload, number
 
 
 class AbstractStaying(AbstractPart):
-    """nu(loss): the chance that somebody who saw that loss is there in the next round. Falls as the loss grows."""
+    """nu(loss): the probability that a person with that loss stays for the next round. Decreasing in the loss."""
 
     @abstractmethod
     def __call__(self, loss: Float[Array, "..."]) -> Float[Array, "..."]:
         """A number in [0, 1] for each loss."""
 
     def check(self, clients: int) -> None:
-        """Refuse so many clients, where it is made for another number of them."""
+        """Raise if the parameters are for another number of clients."""
 
 
 class Patience(AbstractStaying):
-    """People stay up to about some loss.
+    """People stay until the loss is about `tolerance`.
 
         nu(loss) = most / (1 + exp(steepness (loss - tolerance)))
 
-    `tolerance` is the loss at which half of those who could be kept leave; each is a number, or one a client.
+    `tolerance` is the loss at which half of those who could be kept leave; each is a number, or one per client.
     """
 
     references = ()
@@ -48,29 +48,29 @@ class Patience(AbstractStaying):
         check_one_a_client("Patience: ", clients, tolerance=self.tolerance, steepness=self.steepness, most=self.most)
 
     def __call__(self, loss: Float[Array, "..."]) -> Float[Array, "..."]:
-        # The hyperbolic tangent has no power that overflows.
+        # The hyperbolic tangent cannot overflow.
         return self.most * (1 - jnp.tanh(self.steepness * (loss - self.tolerance) / 2)) / 2
 
 
 class Retention(AbstractParticipation[tuple[Memory, Array]]):
-    """The cohort of `inner`, weighed by how many of each client's people are left.
+    """The cohort of `inner`, weighted by the fraction of each client's people that are left.
 
         left_i <- nu(loss_i - pay_i) left_i + join_i,      a_i = (a_i of inner) left_i / sum_j p_j left_j
 
-    loss_i is the mean loss of the client's batches in a round that it takes part in; the people of clients that sit out
-    have seen nothing new, and stay. With an unbiased `inner` the update is unbiased for the risk of those who are left.
-    There can be several points that model and people settle at, of which the start decides: `pf.theory.TwoGroups`.
-    Hashimoto et al. 2018. Record(clients=("left",)) shows who is left.
+    loss_i is the mean loss of the client's batches in a round in which it takes part; the people of absent clients see
+    nothing new, and stay. With an unbiased `inner` the update is unbiased for the risk of those who are left. There can
+    be several fixed points; the start determines which one is reached: `pf.theory.TwoGroups`. Hashimoto et al. 2018.
+    Record(clients=("left",)) shows who is left.
 
     Args:
         stay: nu, such as Patience(tolerance): a number in [0, 1] that falls as the loss grows
-        join: newcomers a round, as a share of the client's people at the start
+        join: newcomers per round, as a fraction of the client's initial people
         start: left_i at the start
-        pay: what people are paid a round to stay, in units of the loss
-        since: the round that a client comes with its `start`; before, it does not take part
-        quits: a client of whose people less than this share is left goes, and does not come back
+        pay: what people are paid per round to stay, in units of the loss
+        since: the round in which a client joins with its `start`; before, it does not take part
+        quits: a client with less than this fraction of its people left drops out for good
 
-    All but `stay` are numbers, or one a client. Where nobody is left the model stays. Costs O(N) a round.
+    All but `stay` are numbers, or one per client. If nobody is left the model does not change. Costs O(N) per round.
     """
 
     references = ("hashimoto2018fairness",)
@@ -88,7 +88,7 @@ class Retention(AbstractParticipation[tuple[Memory, Array]]):
     def __check_init__(self) -> None:
         inner = self.inner
         if not isinstance(inner, AbstractParticipation):
-            raise ValueError(f"Retention: inner must say who takes part, such as pf.Full(); got {inner!r}.")
+            raise ValueError(f"Retention: inner must be a participation such as pf.Full(); got {inner!r}.")
         if inner.without_work() is not inner:
             raise ValueError(
                 f"Retention: inner is {type(inner).__name__}, which sets local steps; put it outside: "
@@ -96,13 +96,13 @@ class Retention(AbstractParticipation[tuple[Memory, Array]]):
             )
         if inner.keeps_time:
             raise ValueError(
-                f"Retention: inner is {type(inner).__name__}, whose clients are at work when they leave; use rounds "
-                "that end together, such as pf.SchemeTwo(k)."
+                f"Retention: inner is {type(inner).__name__}, whose clients may leave while training; use "
+                "synchronous rounds, such as pf.SchemeTwo(k)."
             )
         if inner.first_k is not None:
             raise ValueError(
-                f"Retention: inner is {type(inner).__name__}, whose weights are known only when the first answers have "
-                "come; use one that chooses its cohort, such as pf.SchemeTwo(k)."
+                f"Retention: inner is {type(inner).__name__}, whose weights are known only after the first answers; "
+                "use one that selects its cohort, such as pf.SchemeTwo(k)."
             )
         if not isinstance(self.stay, AbstractStaying):
             raise ValueError(f"Retention: stay must be a part such as Patience(tolerance=1.0); got {self.stay!r}.")
@@ -159,7 +159,7 @@ class Retention(AbstractParticipation[tuple[Memory, Array]]):
         clients = left.shape[0]
         assert upload.loss is not None
         heard = cohort.present & jnp.isfinite(upload.loss)
-        # A row for every client: each may have a curve of its own.
+        # One row per client: each may have its own curve.
         saw = jnp.zeros_like(left).at[cohort.ids].set(jnp.where(heard, upload.loss, 0).astype(left.dtype), mode="drop")
         asked = jnp.zeros((clients,), bool).at[cohort.ids].set(heard, mode="drop")
         chance = jnp.clip(self.stay(saw - self._each(self.pay, clients)), 0, 1)

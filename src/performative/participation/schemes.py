@@ -23,7 +23,7 @@ from performative.types import Cohort, whole
 
 
 class Full(AbstractParticipation[None]):
-    """Everyone, every round: a_i = p_i."""
+    """All clients take part in every round: a_i = p_i."""
 
     references = ()
     ignores_data = True
@@ -111,12 +111,13 @@ class SchemeOne(AbstractParticipation[None]):
 
 
 class SchemeTwo(AbstractParticipation[None]):
-    """Draw K different clients, every set equally likely.
+    """Draw K distinct clients, every set equally likely.
 
         a_i = p_i N / K   for the K drawn
 
-    Unbiased: E[a_i] = p_i. With unequal p the weights of a round do not sum to one; that is harmless for a mean of
-    updates, fatal for a mean of models (see `Mean`). Jin et al. 2024, Section 2.4, Scheme II; bound in Theorem 3.3.
+    Unbiased: E[a_i] = p_i. With unequal p the weights of a round do not sum to one; that is harmless when averaging
+        updates, fatal when averaging models (see `Mean`). Jin et al. 2024, Section 2.4, Scheme II; bound in Theorem
+        3.3.
     """
 
     references = ("li2020convergence", "jin2024performative")
@@ -152,7 +153,7 @@ class SchemeTwo(AbstractParticipation[None]):
         return ways(len(weights), self.k)
 
     def _scale(self, weights: np.ndarray) -> np.ndarray:
-        """a_i of those who are drawn."""
+        """a_i of the drawn clients."""
         return np.asarray(weights, np.float64) * (len(weights) / self.k)
 
     def repeats_after(self, clients: int) -> int:
@@ -168,6 +169,6 @@ class SchemeTwo(AbstractParticipation[None]):
 
 
 def _shares(weights: np.ndarray) -> np.ndarray:
-    """The chances that `alias_table` draws by."""
+    """The probabilities that `alias_table` uses."""
     p = np.asarray(weights, np.float64)
     return p / p.sum()

@@ -31,24 +31,24 @@ class AbstractSteps(AbstractPart, Generic[Memory]):
     @property
     @abc.abstractmethod
     def longest(self) -> int:
-        """E, the largest tau_i there can be."""
+        """E, the largest possible tau_i."""
 
     @abc.abstractmethod
     def draw(self, key: PRNGKeyArray, ids: Int[Array, " K"], memory: Memory) -> Int[Array, " K"]:
-        """tau_i of these clients in the round to come."""
+        """tau_i of these clients in the next round."""
 
     @property
     def requires_loss(self) -> bool:
-        """Whether clients are to report the mean loss of their batches."""
+        """Whether clients must report the mean loss of their batches."""
         return False
 
     def listed(self) -> np.ndarray | None:
-        """tau_i of every client, where it is known and stays."""
+        """tau_i of every client, if known and constant."""
         return None
 
     def law(self, clients: int) -> np.ndarray | None:
-        """P(tau_i = e + 1), [N, E], for each client and round by itself; None where not known, or where it depends on
-        what happened before."""
+        """P(tau_i = e + 1), [N, E], independent for each client and round; None if unknown, or if it depends on the
+        past."""
         return None
 
     def init(self) -> Memory:
@@ -84,7 +84,7 @@ class EachSteps(AbstractSteps[None]):
 
 
 class UniformSteps(AbstractSteps[None]):
-    """tau_i uniform on lo..hi, drawn anew each round."""
+    """tau_i uniform on lo..hi, drawn independently each round."""
 
     references = ()
     ignores_data = True
@@ -105,7 +105,7 @@ class UniformSteps(AbstractSteps[None]):
         return np.repeat(one[None], clients, axis=0)
 
     def draw(self, key: PRNGKeyArray, ids: Int[Array, " K"], memory: None) -> Int[Array, " K"]:
-        # Keyed by client, so that a client's work does not depend on who else was drawn.
+        # Keyed by client, so a client's work does not depend on who else was drawn.
         def one(client: Array) -> Array:
             return jax.random.randint(jax.random.fold_in(key, client), (), self.lo, self.hi + 1, jnp.int32)
 
@@ -113,14 +113,14 @@ class UniformSteps(AbstractSteps[None]):
 
 
 class AdaComm(AbstractSteps[Float[Array, " 2"]]):
-    """Fewer local steps as the loss falls: fast at first, close to the others' models in the end.
+    """Fewer local steps as the loss falls: fast progress at first, little client drift in the end.
 
         tau_t = ceil(sqrt(F(theta_t) / F(theta_0)) * first),      least <= tau_t <= first
 
-    F is the mean loss that the clients of a round report, weighed by a_i; round t goes by the report of the round
-    before. Where the loss grows (data that react can make it), tau stays at `first`. It needs a loss that is positive
-    at the start; else tau is `first` throughout. A round without a finite report changes nothing.
-    Wang and Joshi, SysML 2019. Differs from the paper: the loss is looked at each round, not once in a span of time.
+    F is the mean loss that the clients of a round report, weighted by a_i; round t uses the report of the previous
+    round. If the loss grows (as it can under reacting data), tau stays at `first`. It requires a positive initial loss;
+    otherwise tau is `first` throughout. A round without a finite report changes nothing. Wang and Joshi, SysML 2019.
+    Differs from the paper: tau is updated each round, not once per time interval.
     """
 
     references = ("wang2019adaptive",)
@@ -163,7 +163,7 @@ class AdaComm(AbstractSteps[Float[Array, " 2"]]):
 
 
 def as_steps(steps: AbstractSteps | ArrayLike) -> AbstractSteps:
-    """A rule, or tau_i in a list. Fractions and numbers below 1 are refused, not rounded."""
+    """Convert a rule, or a list of tau_i. Fractions and numbers below 1 raise an error rather than being rounded."""
     if isinstance(steps, AbstractSteps):
         return steps
     given = np.asarray(as_numbers(steps))

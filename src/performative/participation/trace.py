@@ -1,4 +1,4 @@
-"""Traces of when clients are available, as studies of phones publish them."""
+"""Traces of client availability, as published in studies of phones."""
 
 import csv
 from pathlib import Path
@@ -16,17 +16,17 @@ _COLUMNS = ("client", "start", "end")
 
 
 class Trace(AbstractLatency):
-    """Clients work only while they are available; what is not done waits for the next window.
+    """Clients train only while they are available; unfinished work continues in the next window.
 
-        finish = the least t with  |[start, t] and the client's windows| = work + latency
+        finish = the smallest t with  |[start, t] and the client's windows| = work + latency
 
     Args:
         begin, end: windows of each client, [N, W], in order and within 0..period; rows with fewer windows repeat
             `period` as both
-        period: after which the trace repeats, such as a week
-        latency: what a client takes beside its work, as in `Asynchronous`; None for nothing
+        period: time after which the trace repeats, such as a week
+        latency: time a client takes in addition to its work, as in `Asynchronous`; None for zero
 
-    `Trace.read(path)` takes a file with one row per window.
+    `Trace.read(path)` reads a file with one row per window.
     """
 
     references = ()
@@ -41,7 +41,7 @@ class Trace(AbstractLatency):
         check_finite("Trace", begin=self.begin, end=self.end, period=self.period)
         if np.ndim(self.begin) != 2 or np.shape(self.begin) != np.shape(self.end):
             raise ValueError(
-                "Trace: begin and end must hold the windows of each client, both of shape [clients, windows]; got "
+                "Trace: begin and end must contain the windows of each client, both of shape [clients, windows]; got "
                 f"{np.shape(self.begin)} and {np.shape(self.end)}."
             )
         if self.latency is not None and not isinstance(self.latency, AbstractLatency):
@@ -65,9 +65,9 @@ class Trace(AbstractLatency):
 
     @staticmethod
     def read(path: str | Path, period: float | None = None, latency: AbstractLatency | None = None) -> "Trace":
-        """A CSV file with the columns client (0, 1, ...), start, end and one row per window, in any order.
+        """Read a CSV file with the columns client (0, 1, ...), start, end and one row per window, in any order.
 
-        `period` is None for the last end.
+        `period` defaults to the last end.
         """
         windows: dict[int, list[tuple[float, float]]] = {}
         with Path(path).open(newline="") as file:
@@ -103,7 +103,8 @@ class Trace(AbstractLatency):
 
     def draw(self, key: PRNGKeyArray, clients: int) -> Float[Array, " N"]:
         raise ValueError(
-            "Trace: how long a client takes depends on when it starts, and here nobody keeps the time of day; use it "
+            "Trace: how long a client takes depends on when it starts, but this participation does not track time; "
+            "use it "
             "with pf.Asynchronous(buffer, latency=...)."
         )
 

@@ -1,4 +1,4 @@
-"""Players who move in turn, or some at a time."""
+"""Players who move in turn, or a few at a time."""
 
 import math
 from typing import Any
@@ -24,18 +24,18 @@ from performative.types import ArrayLike, Cohort, Unchecked, as_array, as_whole,
 
 
 class Turns(AbstractParticipation[None]):
-    """Each round belongs to k players: all of their clients take part, with the weights that they always have.
+    """Each round belongs to k players: all of their clients take part, with their usual weights.
 
-        a_i = p_i   for the clients i of the players whose turn it is
+        a_i = p_i   for the clients i of the moving players
 
-    In turn players r k, ..., r k + k - 1 (mod G) move in round r; at random every set of k is equally likely. A player
-    that moves takes its whole step: unlike `Cyclic` and `SchemeTwo`, which make up for the absent ones by larger
-    weights. For `sharing.Groups` with the same players; `pf.Game(play=...)` puts it in.
+    In turn, players r k, ..., r k + k - 1 (mod G) move in round r; at random, every set of k is equally likely. A
+    moving player takes its full step, unlike in `Cyclic` and `SchemeTwo`, which compensate for absent clients with
+    larger weights. For `sharing.Groups` with the same players; `pf.Game(play=...)` adds it.
 
     Args:
         players: the player of each client, 0, 1, ...; or how many players there are, one client each
         k: how many move at a time
-        random: draw them, instead of one after another
+        random: draw them at random instead of in turn
     """
 
     references = ()
@@ -66,7 +66,7 @@ class Turns(AbstractParticipation[None]):
             raise ValueError(f"Turns: players has {len(self.players)} entries for {len(weights)} clients.")
 
     def tables(self, weights: np.ndarray) -> PyTree:
-        """The clients of each player, [players, largest], with N in places that are empty."""
+        """The clients of each player, [players, largest], padded with N."""
         places = np.full((self.count, self.largest), len(self.players), np.int32)
         for player in range(self.count):
             mine = np.flatnonzero(np.asarray(self.players) == player)
@@ -99,7 +99,7 @@ class Turns(AbstractParticipation[None]):
         return ways(self.count, self.k) if self.random else 1.0
 
     def _movers(self, round: int) -> np.ndarray:
-        """The players whose turn it is where they move one after another."""
+        """The players that move in this round, when they move in turn."""
         return (round % self.count * self.k + np.arange(self.k)) % self.count
 
     def repeats_after(self, clients: int) -> int:
@@ -121,7 +121,7 @@ class Turns(AbstractParticipation[None]):
 
 
 def read_players(owner: str, players: object) -> np.ndarray:
-    """The player of each client, from that or from their number; refused where it is neither."""
+    """The player of each client, from such a list or from the number of players; raises otherwise."""
     number = as_whole(players)
     if isinstance(number, int) and not isinstance(number, bool) and number >= 1:
         return np.arange(number, dtype=np.int32)

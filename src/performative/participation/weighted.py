@@ -1,4 +1,4 @@
-"""Draws with replacement by chances of one's own, which the weights make up for."""
+"""Draws with replacement with custom probabilities, corrected by the weights."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,18 +12,18 @@ from performative.types import Cohort, Numbers, is_concrete, number, whole
 
 
 class Weighted(AbstractParticipation[None]):
-    """Draw K clients with replacement by chances q_i, in proportion to `chance`, and weigh them so that no bias stays.
+    """Draw K clients with replacement with probabilities q_i, proportional to `chance`, and weight them without bias.
 
         a_i = #{k : i_k = i} p_i / (K q_i),      i_k ~ Categorical(q)
 
     Unbiased whatever q is: E[a_i] = p_i. With q = p it is `SchemeOne`. The weights of a round do not sum to one, which
-    is harmless for a mean of updates, fatal for a mean of models (see `Mean`). A client drawn twice trains once and
-    counts twice. What a round adds to the variance through q is
+    is harmless when averaging updates, fatal when averaging models (see `Mean`). A client drawn twice trains once and
+    counts twice. The contribution of q to a round's variance is
 
-        sum_i p_i^2 E|delta_i|^2 / (K q_i),      least for  q_i ~ p_i (E|delta_i|^2)^(1/2)
+        sum_i p_i^2 E|delta_i|^2 / (K q_i),      minimal for q_i ~ p_i (E|delta_i|^2)^(1/2)
 
-    with delta_i the update of client i; `pf.tune` finds the best q for a whole run, or for the long run. Sampling by
-    the norms of updates: Chen, Horvath and Richtarik 2022.
+    with delta_i the update of client i; `pf.tune` finds the best q for a whole run, or asymptotically. Sampling by the
+    norms of updates: Chen, Horvath and Richtarik 2022.
     """
 
     references = ("chen2022optimal",)
@@ -39,12 +39,12 @@ class Weighted(AbstractParticipation[None]):
         check_finite("Weighted", chance=self.chance)
         chance = np.asarray(self.chance) if is_concrete(self.chance) else np.ones(1)
         if chance.ndim != 1 or np.any(chance < 0) or not np.any(chance > 0):
-            raise ValueError(f"Weighted: chance must hold one number >= 0 for each client; got {self.chance}.")
+            raise ValueError(f"Weighted: chance must contain one number >= 0 for each client; got {self.chance}.")
 
     def check(self, weights: np.ndarray) -> None:
         check_one_a_client("Weighted: ", len(weights), chance=self.chance)
         if is_concrete(self.chance) and np.any((np.asarray(self.chance) == 0) & (weights > 0)):
-            raise ValueError("Weighted: a client with a chance of 0 is never heard; give each a chance > 0.")
+            raise ValueError("Weighted: a client with chance 0 never takes part; give each a chance > 0.")
 
     def size(self, clients: int) -> int:
         return self.k
@@ -85,6 +85,6 @@ class Weighted(AbstractParticipation[None]):
 
 
 def _over(weights: np.ndarray, q: Float[np.ndarray | Array, " N"]) -> Float[np.ndarray | Array, " N"]:
-    """p_i / q_i, whatever p sums to; 0 for clients who do not count."""
+    """p_i / q_i, whatever p sums to; 0 for clients of zero weight."""
     p = np.asarray(weights, np.float64)
     return p / p.sum() / (q + (p == 0).astype(np.float64))

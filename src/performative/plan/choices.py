@@ -1,4 +1,4 @@
-"""Which settings to look at, with steps that are as long as they may be."""
+"""Which settings to consider, with the largest admissible steps."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -9,10 +9,10 @@ from performative.plan.settings import LocalMaps, Setting, round_map
 
 LOCAL_STEPS = (1, 2, 4, 8, 16, 32, 64)
 BATCHES = (1, 8, 64)
-# Constant steps, as parts of the longest that settles; harmonic ones by beta in units of 1 / kappa and the first step.
+# Constant steps, as fractions of the largest that settles; harmonic ones by beta in units of 1 / kappa and first step.
 _PARTS = (0.5, 0.25, 0.12, 0.06, 0.03, 0.015, 0.007, 0.0035, 0.0015)
 _BETAS, _FIRST = (0.8, 1.5, 3.0), (0.5, 0.15, 0.04)
-# The parts of N that K is tried at.
+# The fractions of N at which K is tried.
 _SHARES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9)
 
 
@@ -26,7 +26,7 @@ def cohorts(clients: int, latency: bool) -> list[tuple[str, int | None]]:
 def settings(
     maps: LocalMaps, local_steps: Sequence[int], batches: Sequence[int], who: Sequence[tuple[str, int | None]]
 ) -> Iterator[Setting]:
-    """Every combination, each with several lengths of step; those that share local maps one after the other."""
+    """Every combination, each with several step sizes; settings that share local maps are adjacent."""
     kappa = maps.near.kappa
     for E in local_steps:
         longest = longest_step(maps, E)
@@ -37,7 +37,7 @@ def settings(
 
 
 def longest_step(maps: LocalMaps, local_steps: int) -> float:
-    """About the longest constant step with which rounds of everyone settle, and no client swings."""
+    """Approximately the largest constant step at which full-participation rounds settle and no client oscillates."""
     cap = 2.0 / maps.near.steepest
     if maps.near.size == 0:
         return cap

@@ -1,4 +1,4 @@
-"""A closer look at the leading settings: exact moments where a recipe has them, else pilot runs."""
+"""A closer look at the leading settings: exact moments if a recipe has them, else pilot runs."""
 
 import dataclasses
 import math
@@ -17,24 +17,24 @@ from performative.plan.pilots import Trial, last_exit, pilot
 from performative.plan.settings import Recipe, Setting
 from performative.problem import Problem
 
-# Settings that are looked at: in pilot runs, no two of the same kind, and in all.
+# Settings examined: in pilot runs (no two of the same kind), and in total.
 _PILOTS, _LOOKS = 6, 60
-# Rounds, times numbers that are remembered squared, that moments may take: beyond, a pilot run is sooner done.
+# Budget for moments: rounds times the squared size of the state. Beyond it a pilot run is faster.
 _MOST = 1 << 28
-# How much longer than predicted the moments are followed, one try after the other; and shares of the step that are
-# tried: another recipe may want shorter ones than P-FedAvg.
+# How much longer than predicted the moments are followed, in successive attempts; and fractions of the step to try:
+# other recipes may need smaller steps than P-FedAvg.
 _STRETCH, _SHARES = (1.5, 6.0), (1.0, 0.5, 0.25)
-# What the second half of a run must leave of the error for it to be followed further.
+# The run is extended if its second half leaves at most this fraction of the error.
 _FALLING = 0.97
 
 
 @dataclasses.dataclass
 class Look:
-    """What a setting is looked at with.
+    """How settings are examined.
 
     Attributes:
-        laws: the recipe's own errors by setting; None where it has none
-        affine: whether these may be exact; None before that was looked at
+        laws: the recipe's own errors by setting; None if it has none
+        affine: whether these may be exact; None until checked
     """
 
     problem: Problem
@@ -50,7 +50,7 @@ class Look:
     affine: bool | None = None
 
     def at(self, option: Option) -> tuple[Setting, str, Trial] | None:
-        """A setting or one with shorter steps, how it was looked at, and what came of it; None where nothing tells."""
+        """The setting or one with smaller steps, the method used, and its result; None if no method applies."""
         tried = [(shorter, self._law(shorter, option.rounds)) for shorter in self._shorter(option.setting)]
         known = [(shorter, trial) for shorter, trial in tried if trial is not None]
         setting, trial = min(known, key=lambda pair: pair[1].rounds) if known else (option.setting, None)
@@ -66,20 +66,20 @@ class Look:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the recipe is the one that settings are ranked by."""
+        """Whether the recipe is the one used to rank settings."""
         return self.recipe is recipes.p_fedavg
 
     @property
     def is_exact(self) -> bool:
-        """Whether gradients are linear in the model, so that moments close."""
+        """Whether gradients are linear in the model, so the moments close."""
         if self.affine is None:
             self.affine = self.problem.domain is None and not loss_bends(self.problem, self.near.stable)
         return self.affine
 
     def _law(self, setting: Setting, rounds: float) -> Trial | None:
-        """By the recipe's own law, None where it has none or that would take too long.
+        """By the recipe's own moments, None if it has none or they would take too long.
 
-        For P-FedAvg the linear model of a problem that is not linear is what settings were ranked by already.
+        For P-FedAvg on a nonlinear problem, the settings were already ranked by this linear model.
         """
         if (self.is_plain and not self.is_exact) or self.laws is None:
             return None
@@ -101,7 +101,7 @@ class Look:
         return trial
 
     def _shorter(self, setting: Setting) -> list[Setting]:
-        """The setting, and with shorter steps where another recipe may want them."""
+        """The setting, and with smaller steps if another recipe may need them."""
         shares = _SHARES[:1] if self.is_plain else _SHARES
         return [dataclasses.replace(setting, rate=share * setting.rate) for share in shares]
 
@@ -112,9 +112,9 @@ class Look:
 
 
 def look_closely(look: Look, ranked: list[Option]) -> tuple[list[Option], str, Trial | None, int]:
-    """The leading settings with the time that they really take, until no other is predicted to be faster.
+    """The leading settings with their actual times, until no other is predicted to be faster.
 
-    Also how the fastest was looked at, what came of it, and how many that are predicted to be faster were not tried.
+    Also the method and result for the fastest, and how many settings predicted to be faster were not tried.
     """
     seen: list[tuple[Option, str, Trial]] = []
     for option in ranked[:_LOOKS]:
@@ -133,9 +133,9 @@ def look_closely(look: Look, ranked: list[Option]) -> tuple[list[Option], str, T
     good = sorted((one for one in seen if math.isfinite(one[0].time)), key=lambda one: one[0].time)
     if not good:
         raise ValueError(
-            f"plan: none of the {len(seen)} best settings came within accuracy = {look.accuracy:g} when they were "
-            f"looked at closely ({seen[-1][1]}): this far from the stable point, or for this recipe, the linear model "
-            "misleads. Ask for another accuracy, or start nearer (theta)."
+            f"plan: none of the {len(seen)} best settings reached accuracy = {look.accuracy:g} when examined "
+            f"closely ({seen[-1][1]}): this far from the stable point, or for this recipe, the linear model "
+            "is misleading. Use a different accuracy, or start nearer (theta)."
         )
     best, how, trial = good[0]
     rest = [option for option in ranked[len(seen) :] if option.time >= best.time]

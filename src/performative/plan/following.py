@@ -1,4 +1,4 @@
-"""What a plan for data that drift says."""
+"""The result of a plan for drifting data."""
 
 import dataclasses
 import math
@@ -12,12 +12,12 @@ from performative.theory.drifting import DriftError
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-    """Steps of constant length that follow a moving point.
+    """Constant steps that track a moving point.
 
     Attributes:
-        setting, round_time: E = 1, everyone, the batch and the rate; the time of a round
-        error: mean square distance to the stable point of the time, as each round begins
-        in_use: the same over all whole ages of a model, since the point moves on while a round lasts
+        setting, round_time: E = 1, full participation, the batch and the rate; the time of a round
+        error: mean square distance to the current stable point at the start of each round
+        in_use: the same averaged over a model's age in whole time units, since the point moves during a round
     """
 
     setting: Setting
@@ -33,11 +33,11 @@ class Steps:
 
 @dataclasses.dataclass(frozen=True)
 class Retraining:
-    """Training to the minimum on `rows` rows a client, every `period` units of time; see pf.theory.retraining_error.
+    """Training to the minimum on `rows` rows per client, every `period` units of time; see pf.theory.retraining_error.
 
     Attributes:
-        error: mean square distance to the stable point of the time, over the time that its models are in use
-        deployed: the same as each of its models is deployed
+        error: mean square distance to the current stable point, over the time its models are in use
+        deployed: the same at the time each model is deployed
     """
 
     rows: int
@@ -52,16 +52,16 @@ class Retraining:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tracking:
-    """How to follow data that drift in a straight line: the answer of `plan` where no setting ends at a point.
+    """How to track data that drift in a straight line: the result of `plan` if no setting converges to a point.
 
     Attributes:
-        accuracy: the root mean square of |theta - theta_PS| that was asked for, theta_PS the point of the time
-        choice: the steps with the least error in the long run, as rounds begin
-        retraining: the best retraining to the minimum, None where that runs away or there is no minimum
-        ranked: the best steps for each number of samples, the closest first
+        accuracy: the requested root mean square of |theta - theta_PS|, with theta_PS the current stable point
+        choice: the steps with the smallest long-run error at the start of rounds
+        retraining: the best retraining to the minimum, None if that diverges or there is no minimum
+        ranked: the best steps for each number of samples, smallest error first
         algorithm, clock: ready for pf.run(problem, found.algorithm, found.rounds, clock=found.clock)
-        since, speed: the time from which on the stable point moves in a straight line, and by how much a unit of time
-        rounds: after so many the start is forgotten and the error is that of the long run
+        since, speed: the time from which the stable point moves in a straight line, and how far per unit of time
+        rounds: the burn-in, after which the error is the long-run error
     """
 
     accuracy: float
@@ -77,17 +77,17 @@ class Tracking:
 
     @property
     def error(self) -> float:
-        """The root mean square of |theta - theta_PS| to expect of `algorithm` in the long run, as rounds begin."""
+        """The root mean square of |theta - theta_PS| to expect of `algorithm` in the long run, as rounds start."""
         return math.sqrt(self.choice.error.total)
 
     @property
     def reachable(self) -> bool:
-        """Whether `algorithm` keeps within `accuracy`."""
+        """Whether `algorithm` stays within `accuracy`."""
         return self.error <= self.accuracy
 
     @property
     def better(self) -> str:
-        """Which has the smaller error as its models are deployed: "steps" or "retraining"."""
+        """Which has the smaller error when its models are deployed: "steps" or "retraining"."""
         again = self.retraining
         return "retraining" if again is not None and again.deployed < self.choice.error.total else "steps"
 
@@ -96,31 +96,31 @@ class Tracking:
         """The reasons, in sentences."""
         T, known, start = self.choice.round_time, self.choice.error, f"From time {self.since:g} on the"
         lines = [
-            f"{start if self.since else 'The'} stable point moves by {self.speed:.3g} a unit of time, so by "
-            f"{self.speed * T:.3g} in a round, which takes {T:.3g}.",
-            f"Steps of {self.choice.setting.rate:.3g} stay {math.sqrt(known.lag):.3g} behind and scatter by "
-            f"{math.sqrt(known.noise):.3g}: shorter ones lag more, longer ones are noisier.",
+            f"{start if self.since else 'The'} stable point moves by {self.speed:.3g} per unit of time, so by "
+            f"{self.speed * T:.3g} in a round of time {T:.3g}.",
+            f"Steps of {self.choice.setting.rate:.3g} lag by {math.sqrt(known.lag):.3g} and fluctuate by "
+            f"{math.sqrt(known.noise):.3g}: smaller ones lag more, larger ones are noisier.",
         ]
         others = [
-            f"batches of {found.setting.batch} {math.sqrt(found.error.total) / self.error:.2f}"
+            f"{math.sqrt(found.error.total) / self.error:.2f} times with batches of {found.setting.batch}"
             for found in sorted(self.ranked, key=lambda found: found.setting.batch)
             if found is not self.choice
         ]
         if others and self.error > 0:
-            lines.append(f"With the error at batches of {self.choice.setting.batch} as 1: {', '.join(others)}.")
+            lines.append(f"Relative to the error with batches of {self.choice.setting.batch}: {', '.join(others)}.")
         return (*lines, self._beside(), *self.notes)
 
     def _beside(self) -> str:
         """What retraining would do."""
         again = self.retraining
         if again is None:
-            return "Retraining to the minimum does not follow it: there is none, or it runs away."
+            return "Retraining to the minimum does not follow it: there is no minimum, or it diverges."
         found = math.sqrt(again.deployed)
-        rows = f"{again.rows} row{'s' if again.rows > 1 else ''} a client"
+        rows = f"{again.rows} row{'s' if again.rows > 1 else ''} per client"
         every = f"{again.period} units" if again.period > 1 else "unit"
         within = ", within the accuracy," if found <= self.accuracy and not self.reachable else ""
         return (
-            f"Retraining to the minimum on {rows} every {every} of time has an error of {found:.3g}{within} as its "
+            f"Retraining to the minimum on {rows} every {every} of time has an error of {found:.3g}{within} when its "
             f"models are deployed, these steps {self.error:.3g}: "
             f"{'retraining follows' if self.better == 'retraining' else 'steps follow'} more closely. While models are "
             f"in use it is {math.sqrt(again.error.total):.3g}, and {math.sqrt(self.choice.in_use):.3g} for steps."

@@ -1,7 +1,7 @@
-"""The error of a recipe, round by round and for any setting: the engine's own rounds, as `pf.moments` takes them.
+"""The error of a recipe, round by round for any setting, from the engine's own rounds as in `pf.moments`.
 
-Settings that differ in steps, samples and rates are other numbers in one machine, so that programs are made once for
-each kind of cohort. Where a problem is not linear, rounds are those of its linear model at the stable point.
+Settings that differ in steps, samples and rates are just numbers in one machine, so each kind of cohort is compiled
+once. For a nonlinear problem, rounds are those of its linear model at the stable point.
 """
 
 import dataclasses
@@ -28,18 +28,18 @@ from performative.plan.settings import Recipe, Setting
 from performative.problem import Problem
 from performative.types import Theta
 
-# Rounds whose maps are worked out together, and rounds that are followed before somebody looks.
+# Rounds whose maps are computed together, and rounds between checks.
 _BLOCK, _SPAN = 16, 64
-# An error that is so many times that of the start will not come back.
+# An error this many times the initial one counts as diverged.
 _GONE = 1e6
 
 
 class Laws:
-    """Errors of settings of one recipe; `ValueError` with the code not-affine where it has none.
+    """Errors of settings of one recipe; raises `ValueError` with the code not-affine if it has none.
 
     Args:
-        exact: whether rounds have to be affine; else they are linearized at the stable point
-        longest: E, the most local steps that will be asked for
+        exact: whether rounds must be affine; otherwise they are linearized at the stable point
+        longest: E, the largest number of local steps that will be requested
     """
 
     def __init__(
@@ -51,8 +51,7 @@ class Laws:
         self._made: dict[Any, Machine] = {}
 
     def errors(self, setting: Setting, rounds: int) -> np.ndarray:
-        """Root mean square of |theta - theta_PS| after each round, the start first: [rounds + 1], or fewer where it
-        grows beyond all bounds."""
+        """Root mean square of |theta - theta_PS| after each round, start first: [rounds + 1], fewer if it diverges."""
         with jax.enable_x64(True):
             machine = self._machine(setting)
             target = jnp.asarray(ravel_pytree(self.stable)[0], jnp.float64)
@@ -64,7 +63,7 @@ class Laws:
                 which, count = np.arange(_SPAN), _BLOCK
                 if maps is None or setting.decay is not None:
                     maps = self._maps(machine, setting, done)
-                if setting.decay is None:  # all later rounds are like the last of the first block
+                if setting.decay is None:  # all later rounds equal the last of the first block
                     which, count = np.minimum(which + done, _BLOCK - 1), _SPAN
                 order = jnp.asarray(np.minimum(which, _BLOCK - 1), jnp.int32)
                 law, squares = _advance(maps, order, jnp.asarray(count, jnp.int32), law, target, size)
@@ -72,7 +71,7 @@ class Laws:
         return np.sqrt(np.maximum(found[: rounds + 1], 0.0))
 
     def _machine(self, setting: Setting) -> Machine:
-        """With the setting's steps and samples in it."""
+        """The machine with the setting's steps and samples."""
         kind = setting.scheme, setting.k
         if kind not in self._made:
             self._made[kind] = self._make(setting)
@@ -85,7 +84,7 @@ class Laws:
         return dataclasses.replace(machine, spread=spread, chances=chances)
 
     def _make(self, setting: Setting) -> Machine:
-        """At E local steps of no length and one sample each."""
+        """A machine with E local steps of size zero and one sample each."""
         algorithm = self._algorithm(setting)
         if self.exact:
             return build(self.problem, algorithm, self.theta, 2 * _BLOCK)[0]
@@ -99,8 +98,11 @@ class Laws:
         return self.recipe(rate, batch=batches.Fixed(1), participation=who, deploy=self.deploy)
 
     def _maps(self, machine: Machine, setting: Setting, done: int) -> AbstractRound:
-        """Of the next rounds. The machine's first rounds are the run's, where nothing is remembered; then those after
-        them are used again and again, with the rates of the time."""
+        """Maps of the next rounds.
+
+        The machine's first rounds are those of the run, with empty memory; the ones after them are reused with the
+        current rates.
+        """
         E, first = setting.local_steps, 0 if done == 0 else _BLOCK
         t = (done + np.arange(_BLOCK))[:, None] * E + np.arange(self.longest)
         values = np.zeros((2 * _BLOCK, self.longest))
@@ -115,7 +117,7 @@ class Laws:
 def _advance(
     maps: AbstractRound, which: Int[Array, " S"], count: Int[Array, ""], law: Law, target: Float[Array, " d"], size: int
 ) -> tuple[Law, Float[Array, " S"]]:
-    """The law after `count` rounds, whose maps are these, and E|theta - target|^2 after each."""
+    """The moments after `count` rounds with these maps, and E|theta - target|^2 after each."""
 
     def once(k: Array, carry: tuple[Law, Array]) -> tuple[Law, Array]:
         law, errors = carry

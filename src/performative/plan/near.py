@@ -1,4 +1,4 @@
-"""A problem near its stable point: what its clients pull at, how hard, and how noisily."""
+"""A problem near its stable point: the clients' gradients, their derivatives and their noise."""
 
 import dataclasses
 import warnings
@@ -23,9 +23,9 @@ from performative.solve.stable import stable_point
 from performative.solve.worlds import remembers
 from performative.types import Noise, Scene, Theta
 
-# Matrices of second derivatives by client: above, a plan would take longer than the run.
+# Limit for per-client Hessians: above it a plan would take longer than the run.
 _LARGEST = 64
-# A direction in which all derivatives together are below this share of the largest is one that nothing notices.
+# A direction in which all derivatives together are below this fraction of the largest has no effect.
 _FLAT = 1e-9
 
 
@@ -35,14 +35,14 @@ class Near:
 
     Attributes:
         stable: theta_PS, shaped like the model; start: u_0, [d]; weights: p_i
-        pull: g_i = grad f_i at theta_PS, [N, d]; they cancel on average
+        pull: g_i = grad f_i at theta_PS, [N, d]; their weighted mean is zero
         H, C: derivatives of client i's gradient in its own model and in the deployed one, [N, d, d]
         noise: covariance of one sample's gradient at theta_PS, [N, d, d]
         sizes: norms of samples' gradients at theta_PS and at the start, for the choice of a clip
         distance: |u_0|; steepest: the largest norm of a client's derivative
-        travel: where the edge of the domain holds the stable point in some directions, the sum of step lengths until
-            the gradient has pressed the model against it; all else is then about the other directions
-        remembers: whether the data depend on past models, which these derivatives do not see
+        travel: if the boundary of the domain holds the stable point in some directions, the sum of step sizes until the
+            gradient has pushed the model against it; everything else then refers to the other directions
+        remembers: whether the data depend on past models, which these derivatives ignore
     """
 
     stable: Any
@@ -73,21 +73,21 @@ class Near:
 
     @property
     def kappa(self) -> float:
-        """The least real part of J's eigenvalues: how fast small steps settle. Above 0 where they do."""
+        """The smallest real part of J's eigenvalues: how fast small steps settle. Above 0 if they do."""
         return float(np.linalg.eigvals(self.slope).real.min(initial=self.steepest))
 
 
 def look_around(problem: Problem, theta: Theta = None) -> Near:
     """Solve for the stable point and take derivatives there. `theta` is where learning will start.
 
-    Where the edge of the domain holds the point, the linear model is that of the directions that are left.
+    If the boundary of the domain holds the point, the linear model is that of the remaining directions.
     """
     check_variance(problem)
     with jax.enable_x64(True):
         land, start = survey(problem, theta)
         check_size(land)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PerformativeWarning)  # a point that repels: `kappa` says so
+            warnings.simplefilter("ignore", PerformativeWarning)  # a repelling point: `kappa` shows it
             stable = stable_point(problem, start=theta)
         x = land.flat(stable)
         gradient = land.equilibrium().gradient(x)
@@ -97,7 +97,7 @@ def look_around(problem: Problem, theta: Theta = None) -> Near:
         remembered = remembers(land.problem, land.like)
     away = np.asarray(start) - x
     steepest = max(np.linalg.norm(m, 2, axis=(1, 2)).max() for m in (H, J))
-    # The gradient at the edge points outward along `held`, and moves the model by that much for each unit of step.
+    # The gradient at the boundary points outward along `held` and moves the model by that much per unit of step.
     travel = float(np.max(np.abs(away @ held) / np.maximum(np.abs(gradient @ held), 1e-300), initial=0.0))
     free = free @ _noticed(free, pull, H, J, noise)
     own = free.T @ H @ free + bend * np.eye(free.shape[1])
@@ -109,29 +109,29 @@ def look_around(problem: Problem, theta: Theta = None) -> Near:
 
 
 def check_variance(problem: Problem) -> None:
-    """Refuse people whose samples have no variance."""
+    """Raise if samples have no finite variance."""
     wild = [part for part in chain(problem.population, AbstractPopulation) if part.infinite_variance]
     if wild:
         text = (
-            f"plan: samples of {type(wild[0]).__name__} have no variance here: no setting has a root mean square "
-            "error to plan for. Plan for the clean population, or compare a few settings with pf.sweep."
+            f"plan: samples of {type(wild[0]).__name__} have no finite variance here, so no setting has a root "
+            "mean square error to plan for. Plan for the clean population, or compare a few settings with pf.sweep."
         )
         raise ValueError(coded("no-variance", text))
 
 
 def check_size(land: Landscape) -> None:
-    """Refuse models that are too large for matrices of second derivatives by client."""
+    """Raise if the model is too large for per-client Hessians."""
     if land.size > _LARGEST:
         raise ValueError(
-            f"plan: the model has {land.size} parameters; planning takes matrices of second derivatives, up to "
+            f"plan: the model has {land.size} parameters; planning needs Hessians and allows at most "
             f"{_LARGEST}. Compare a few settings with pf.sweep and pf.compare instead."
         )
 
 
 def _noticed(free: np.ndarray, pull: np.ndarray, *matrices: np.ndarray) -> np.ndarray:
-    """Directions among the free ones that some gradient has or depends on, [f, n].
+    """Free directions that some gradient has a component in or depends on, [f, n].
 
-    The others (a constant added to all class scores) stay where they are for good, and are no part of the error.
+    The others (such as a constant added to all class scores) never change and are not part of the error.
     """
     if free.shape[1] == 0:
         return np.eye(0)
@@ -142,9 +142,9 @@ def _noticed(free: np.ndarray, pull: np.ndarray, *matrices: np.ndarray) -> np.nd
 
 
 def _directions(land: Landscape, x: np.ndarray, gradient: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Directions that the edge of the domain holds at x, [d, h], and those that are free, [d, d - h].
+    """Directions held by the boundary of the domain at x, [d, h], and free ones, [d, d - h].
 
-    The last number is what the edge adds to the curvature of the free ones: 0 where it is flat.
+    The last number is what the boundary adds to the curvature of the free ones: 0 if it is flat.
     """
     d, view = len(x), land.equilibrium()
     if land.domain is None or np.max(np.abs(gradient)) <= 1e2 * allowed(view, x):
@@ -159,7 +159,7 @@ def _directions(land: Landscape, x: np.ndarray, gradient: np.ndarray) -> tuple[n
 
 @eqx.filter_jit
 def derivatives(land: Landscape, x: Array) -> tuple[Array, ...]:
-    """At x: the clients' pulls [N, d], H and H + C [N, d, d], one sample's covariance, and sizes of gradients."""
+    """At x: the clients' gradients [N, d], H and H + C [N, d, d], one sample's covariance, and gradient norms."""
     problem, shape = land.problem, ravel_pytree(land.like)[1]
     rows, shared = split_clients(problem.population)
 
@@ -167,7 +167,7 @@ def derivatives(land: Landscape, x: Array) -> tuple[Array, ...]:
         population = eqx.combine(mine, shared)
 
         def samples(x: Array, deployed: Array) -> tuple[Array, Array]:
-            """Gradients of the loss at x on data that follow `deployed`, and their shares."""
+            """Gradients of the loss at x on data induced by `deployed`, and their weights."""
             model = shape(deployed)
             world = population.settle(Scene(model, problem.loss))
             draws, share = population.quadrature_within(world, model, NODES)
@@ -188,6 +188,6 @@ def derivatives(land: Landscape, x: Array) -> tuple[Array, ...]:
         own, other = jax.jacfwd(mean, argnums=(0, 1))(x, x)
         return pull, own, own + other, noise, jnp.linalg.norm(each, axis=1)[:: max(1, each.shape[0] // 64)]
 
-    if not jax.tree.leaves(rows):  # every number is shared: all clients are alike
+    if not jax.tree.leaves(rows):  # every number is shared: all clients are identical
         return tuple(jnp.broadcast_to(part, (problem.clients, *part.shape)) for part in one(rows))
     return jax.lax.map(one, rows)

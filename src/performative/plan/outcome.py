@@ -1,4 +1,4 @@
-"""What a plan says."""
+"""The result of a plan."""
 
 import dataclasses
 from typing import Any
@@ -15,7 +15,7 @@ _SCHEMES = {"full": "asking everyone", "one": "Scheme I", "two": "Scheme II", "f
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """A setting, the rounds that it needs, the time they take, and the time of one."""
+    """A setting, the rounds it needs, their total time, and the time of one round."""
 
     setting: Setting
     rounds: float
@@ -39,15 +39,15 @@ class Plan:
     """The choice, the runner-up, and why.
 
     Attributes:
-        accuracy, start: the error that was asked for, and that of the start
+        accuracy, start: the requested error, and the initial error
         choice: the fastest setting, with its predicted rounds and time
-        runner_up: the next best of another kind, None where there is none
-        ranked: every kind of setting, the fastest first; times of the leaders are found by `method`, of others by the
+        runner_up: the next best of another kind, None if there is none
+        ranked: every kind of setting, the fastest first; times of the leaders come from `method`, of others from the
             linear model
         method: how the time of the choice was found: "exact moments", "pilot runs" or "linear model"
         algorithm: ready for pf.run(problem, plan.algorithm, plan.rounds)
-        reached: the error to expect, None where only the linear model was asked; above `accuracy` where privacy keeps
-            it out of reach
+        reached: the error to expect, None if only the linear model was used; above `accuracy` if privacy keeps it out
+            of reach
     """
 
     accuracy: float
@@ -78,7 +78,7 @@ class Plan:
         idle = self.cost.round_time(chosen.scheme, chosen.k or self.clients, 0, chosen.batch, everyone)
         share = idle / self.choice.round_time
         lines.append(
-            f"A round takes {self.choice.round_time:.3g}: {share:.0%} of it exchange and waiting, the rest "
+            f"A round takes {self.choice.round_time:.3g}: {share:.0%} of it communication and waiting, the rest "
             f"{chosen.local_steps} local step{'s' if chosen.local_steps > 1 else ''} of {chosen.batch} "
             f"sample{'s' if chosen.batch > 1 else ''}."
         )
@@ -95,23 +95,23 @@ class Plan:
         return best
 
     def _beside(self, of: str, words: str) -> list[str]:
-        """What the nearest other values would take."""
+        """Relative times of the nearest other values."""
         best, chosen = self._best(of), getattr(self.choice.setting, of)
         if chosen not in best or len(best) < 2:
             return []
         values = sorted(best)
         at = values.index(chosen)
         near = [values[i] for i in (at - 1, at + 1) if 0 <= i < len(values)]
-        said = [f"{words.format(value)} {best[value].time / self.time:.2f}" for value in near]
-        return [f"With {words.format(chosen)} as 1, the best with " + " and with ".join(said) + "."]
+        said = [f"{best[value].time / self.time:.2f} times as long with {words.format(value)}" for value in near]
+        return [f"Relative to {words.format(chosen)}, the best setting takes " + " and ".join(said) + "."]
 
     def _schemes(self) -> list[str]:
         best, chosen = self._best("scheme"), self.choice.setting.scheme
         others = [scheme for scheme in best if scheme != chosen]
         if chosen not in best or not others:
             return []
-        said = ", ".join(f"{_SCHEMES[scheme]} {best[scheme].time / self.time:.2f}" for scheme in others)
-        return [f"With {_SCHEMES[chosen]} as 1: {said}."]
+        said = [f"{best[scheme].time / self.time:.2f} times as long with {_SCHEMES[scheme]}" for scheme in others]
+        return [f"Relative to {_SCHEMES[chosen]}, the best setting takes {', '.join(said)}."]
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -1,4 +1,4 @@
-"""How long settings really take, by short runs."""
+"""How long settings actually take, from short runs."""
 
 import dataclasses
 import math
@@ -15,20 +15,20 @@ from performative.recipes import p_fedavg
 from performative.record import Record
 from performative.types import Theta
 
-# Samples that one pilot may draw.
+# Largest number of samples that one pilot may draw.
 _BUDGET = 2e8
 _REPEATS = 32
-# How much longer than predicted a pilot runs and its least rounds, one try after the other; and what the second half of
-# a run must leave of the error for the next try.
+# How much longer than predicted a pilot runs and its minimum rounds, in successive attempts; and the fraction of the
+# error that the second half of a run must leave at most for the next attempt.
 _TRIES, _FALLING = ((1.5, 20), (5.0, 100), (15.0, 500)), 0.97
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """What a setting came to: the rounds it needs (infinite where it does not get there), and the error then.
+    """The result of a setting: the rounds it needs (infinite if it never gets there), and the error then.
 
     Attributes:
-        spread: the standard error of that error, over the pilot's repeats; 0 where it is exact
+        spread: the standard error of that error, over the pilot's repeats; 0 if exact
     """
 
     rounds: float
@@ -41,13 +41,13 @@ def pilot(
     problem: Problem, setting: Setting, theta: Theta, stable: Theta, accuracy: float, rounds: float, deploy: str,
     latency: AbstractLatency | None, seed: int, recipe: Recipe = p_fedavg,
 ) -> Trial:  # fmt: skip
-    """A run of a few repeats, half as long again as was predicted; longer while the error is still on its way."""
+    """Run a few repeats, half as long again as predicted; longer while the error is still decreasing."""
     for stretch, least in _TRIES:
         count = max(math.ceil(stretch * rounds) + 2, least)
         work = (setting.k or problem.clients) * setting.local_steps * setting.batch
         repeats = int(np.clip(_BUDGET / (work * count), 1, _REPEATS))
         with warnings.catch_warnings():
-            # That a run diverges is an answer: such a setting is not taken.
+            # Divergence is an answer: such a setting is not chosen.
             warnings.filterwarnings("ignore", message=r".*\[run-diverged\]")
             history = run(
                 problem,
@@ -75,9 +75,9 @@ def pilot(
 
 
 def last_exit(error: np.ndarray, rounds: np.ndarray, accuracy: float) -> float:
-    """The first round from which on the error stays within a twentieth of `accuracy`; infinite where it does not.
+    """The first round after which the error stays within a twentieth of `accuracy`; infinite if there is none.
 
-    The first hit would flatter a trajectory that swings through the point.
+    The first hit would favor a trajectory that oscillates through the point.
     """
     outside = np.flatnonzero(~(error <= 1.05 * accuracy))
     if len(outside) == len(error) or (len(outside) and outside[-1] == len(error) - 1):

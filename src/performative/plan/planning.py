@@ -25,11 +25,11 @@ from performative.privacy.promise import Privacy
 from performative.problem import Problem
 from performative.types import Theta
 
-# Lengths of step of each kind that are.
+# Step sizes of each kind that are kept.
 _RATES = 3
-# How much longer than the fastest so far a setting may take before the search leaves it.
+# How much longer than the fastest so far a setting may take before the search drops it.
 _SLOWER = 3.0
-# The longest run that is thought of.
+# The longest run considered.
 _ROUNDS = 2.0**22
 
 
@@ -49,42 +49,42 @@ def plan(
     pilots: bool = True,
     seed: int = 0,
 ) -> Plan | Tracking:
-    """The setting of a recipe that comes within `accuracy` of the stable point in the least time.
+    """Find the setting of a recipe that comes within `accuracy` of the stable point in the least time.
 
     Args:
-        cost: what steps, samples, exchanges and stragglers take
-        accuracy: the root mean square of |theta - theta_PS| that is wanted, in units of theta
-        recipe: the name of one of ours, such as "fedvarp", or a function of (rate, local_steps=, batch=,
+        cost: the time of steps, samples, communication and stragglers
+        accuracy: the target root mean square of |theta - theta_PS|, in units of theta
+        recipe: the name of a built-in recipe, such as "fedvarp", or a function of (rate, local_steps=, batch=,
             participation=, deploy=) that returns an `Algorithm`
         theta: where learning starts, as in `run`
         deploy: "step" or "round"
         privacy: pf.Privacy(delta, epsilon): each person is protected by clipping and noise, calibrated to the length of
-            the run; everyone takes part then. Where `accuracy` is out of reach the plan says how close one gets
-        clip: for `privacy`; None takes a size that nearly all gradients keep to
-        local_steps, batches: what to choose E and the samples a step from
-        pilots: whether the best settings are tried in short runs where their law is not exact
+            the run, with full participation. If `accuracy` is out of reach, the plan says how close you can get
+        clip: for `privacy`; None uses a norm that nearly all gradients stay below
+        local_steps, batches: the candidates for E and for the samples per step
+        pilots: whether to try the best settings in short runs if their moments are not exact
 
-    All settings are ranked by what P-FedAvg would do in the problem's linear model at the stable point, which is only
-    about which are looked at. The best are then followed by the recipe's own law, as `pf.moments` has it; where the
-    problem is not linear that is the law of its linear model, and pilot runs try what it promises. The fastest is
+    All settings are first ranked by how P-FedAvg would do in the problem's linear model at the stable point; this only
+    decides which are examined. The best are then followed by the recipe's own moments, as in `pf.moments`; for a
+    nonlinear problem these are the moments of its linear model, and pilot runs test the prediction. The fastest is
     chosen.
 
-    Where the data drift (`pf.populations.Drifting`) no setting ends at a point, and the answer is a `Tracking`: the
-    constant step and the batch that follow the moving stable point most closely, E = 1 and everyone taking part, and
-    the best retraining beside it. Only where that is known exactly: a level that moves in a straight line in the end,
-    with the squared loss or prices, no memory and no domain. `accuracy` is then that of the long run, as rounds begin,
-    and times of `cost` are in the units of the path.
+    If the data drift (`pf.populations.Drifting`), no setting converges to a point, and the result is a `Tracking`: the
+    constant step and the batch that track the moving stable point most closely, with E = 1 and full participation, and
+    the best retraining for comparison. This is supported only if it is known exactly: a level that eventually moves in
+    a straight line, with the squared loss or prices, no memory and no domain. `accuracy` then refers to the long run at
+    the start of rounds, and times of `cost` are in the units of the path.
     """
     if deploy not in ("step", "round"):
         raise ValueError(f'plan: deploy must be "step" or "round"; got {deploy!r}.')
     recipe = _recipe(recipe)
     if not local_steps or not batches:
-        raise ValueError("plan: local_steps and batches must each hold at least one number to choose from.")
+        raise ValueError("plan: local_steps and batches must each contain at least one candidate.")
     cost.check(problem.clients)
     plain = recipe is recipes.p_fedavg
     if not plain and (privacy is not None or problem.population.reads_time):
-        what = "privacy=" if privacy is not None else "data that drift"
-        raise ValueError(f'plan: {what} can be planned for recipe="p_fedavg" alone.')
+        what = "privacy=" if privacy is not None else "drifting data"
+        raise ValueError(f'plan: {what} can be planned only for recipe="p_fedavg".')
     if problem.population.reads_time:
         _check_tracked(privacy, clip, local_steps)
         return track(problem, cost, accuracy, theta, batches)
@@ -97,14 +97,14 @@ def plan(
     if near.distance <= accuracy:
         raise ValueError(
             f"plan: the start is already {near.distance:.3g} from the stable point, within accuracy = {accuracy:g}; "
-            "ask for more, or give another theta."
+            "use a smaller accuracy, or another theta."
         )
     if privacy is not None:
         return private_options(problem, near, cost, accuracy, privacy, clip, local_steps, batches, deploy)
     ranked = _rank(near, cost, accuracy, local_steps, batches, deploy)
     if not ranked:
         raise ValueError(
-            f"plan: no setting comes within accuracy = {accuracy:g}; allow larger batches or more local steps, or a "
+            f"plan: no setting reaches accuracy = {accuracy:g}; allow larger batches or more local steps, or a "
             "larger accuracy."
         )
     with relying() as heard:
@@ -124,7 +124,7 @@ def plan(
 
 
 def _recipe(recipe: str | Recipe) -> Recipe:
-    """One of ours by its name."""
+    """Look up a built-in recipe by name."""
     if callable(recipe):
         return recipe
     if recipe not in recipes.__all__:
@@ -133,47 +133,47 @@ def _recipe(recipe: str | Recipe) -> Recipe:
 
 
 def _check_tracked(privacy: Privacy | None, clip: float | None, local_steps: Sequence[int]) -> None:
-    """Refuse what is not known of data that drift."""
+    """Raise for options that are not supported with drifting data."""
     if privacy is not None or clip is not None:
         raise ValueError(
-            "plan: privacy= and clip= are not planned where the data drift: following them never ends, nor would the "
-            "spending. plan(problem.at(time), ..., privacy=...) plans for the data of one time."
+            "plan: privacy= and clip= are not supported if the data drift: tracking never ends, and neither would the "
+            "privacy spending. plan(problem.at(time), ..., privacy=...) plans for the data at one time."
         )
     if 1 not in local_steps:
         raise ValueError(
-            f"plan: where the data drift, E = 1 alone is planned, and local_steps = {tuple(local_steps)} leaves it out."
+            f"plan: if the data drift, only E = 1 is supported; got local_steps = {tuple(local_steps)}. Include 1."
         )
 
 
 def _notes(near: Near, method: str, trial: Trial | None, untried: int) -> tuple[str, ...]:
-    """What the prediction rests on, where that is less than exact."""
-    others = f"The linear model holds {untried} more for faster than that; they were not tried."
+    """What the prediction relies on, if it is not exact."""
+    others = f"The linear model predicts {untried} more to be faster than that; they were not tried."
     more = (others,) if untried else ()
     if method.startswith("exact"):
         return more
     if trial is not None and trial.repeats:
         tried = (
-            f"After so many rounds the error was {trial.error:.3g} ± {trial.spread:.2g} (standard error) in "
+            f"After that many rounds the error was {trial.error:.3g} ± {trial.spread:.2g} (standard error) in "
             f"{trial.repeats} pilot run{'s' if trial.repeats > 1 else ''}."
         )
         return (tried, *more)
-    said = "No run has tried this: the linear model at the stable point is exact for quadratic problems only."
+    said = "No run has tested this: the linear model at the stable point is exact only for quadratic problems."
     missing = []
     if near.remembers:
         missing.append(
-            "The data remember past models; the linear model takes them for settled, so its times are short."
+            "The data remember past models; the linear model treats them as settled, so its times are too short."
         )
     if near.travel > 0:
-        missing.append("The stable point lies on the edge of the domain; the way there is a rough guess.")
+        missing.append("The stable point lies on the boundary of the domain; the time to reach it is a rough estimate.")
     return (said, *missing)
 
 
 def _rank(
     near: Near, cost: Cost, accuracy: float, local_steps: Sequence[int], batches: Sequence[int], deploy: str
 ) -> list[Option]:
-    """The best lengths of step for each combination, the fastest first.
+    """The best step sizes for each combination, the fastest first.
 
-    More than one, since the linear model counts up to the first round within the accuracy: a rate may leave it again.
+    More than one, since the linear model counts to the first round within the accuracy, and a run may leave it again.
     """
     best: dict[Any, list[Option]] = {}
     times: dict[Any, float] = {}

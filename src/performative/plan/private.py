@@ -18,30 +18,30 @@ from performative.problem import Problem
 _PARTS = (0.5, 0.2, 0.08, 0.03, 0.012, 0.005, 0.002)
 # Lengths of the run in local steps: noise is calibrated to each.
 _LENGTHS = (30, 100, 300, 1000, 3000)
-# The part of samples' gradients that the clip leaves as they are.
+# The fraction of per-sample gradients that the clip leaves unchanged.
 _KEPT = 0.98
-_LOOKED = "pf.plan chose the step, the sizes and the length of the run by looking at these people"
+_LOOKED = "pf.plan chose the step size, the batch and the length of the run from these people's data"
 
 
 def private_options(
     problem: Problem, near: Near, cost: Cost, accuracy: float, privacy: Privacy, clip: float | None,
     local_steps: Sequence[int], batches: Sequence[int], deploy: str,
 ) -> Plan:  # fmt: skip
-    """The fastest setting within accuracy and epsilon; where there is none, the one that comes closest."""
-    from performative.privacy.spending import calibrate  # loads the accountant, which takes a while
+    """The fastest setting within accuracy and epsilon; if there is none, the one that comes closest."""
+    from performative.privacy.spending import calibrate  # importing the accountant is slow
 
     rows = _rows(problem)
     if privacy.epsilon is None:
         raise ValueError("plan: privacy needs a budget, pf.Privacy(delta, epsilon).")
     sizes = [n for n in batches if n <= rows]
     if not sizes:
-        raise ValueError(f"plan: a client has {rows} rows; batches must hold a size of at most that, got {batches}.")
+        raise ValueError(f"plan: a client has {rows} rows; batches must contain a size of at most that; got {batches}.")
     if clip is not None and not (math.isfinite(clip) and clip > 0):
-        raise ValueError(f"plan: clip must be a positive length of a gradient; got {clip}.")
+        raise ValueError(f"plan: clip must be a positive gradient norm; got {clip}.")
     if near.travel > 0:
         raise ValueError(
-            "plan: with privacy the stable point must lie inside of the domain; here it lies on its edge, where noise "
-            "moves it inward by an amount that no formula here gives. Compare a few settings with pf.sweep instead."
+            "plan: with privacy the stable point must lie inside the domain; here it lies on the boundary, where noise "
+            "moves it inward by an unknown amount. Compare a few settings with pf.sweep instead."
         )
     bound = float(np.quantile(near.sizes, _KEPT)) if clip is None else float(clip)
     found: list[tuple[float, Option]] = []
@@ -63,23 +63,23 @@ def private_options(
         ranked, reached = good, accuracy
     else:
         least = min(error for error, _ in found)
-        # What is as close, to a part in a hundred, by time; the rest by how close it comes.
+        # Errors equal to within one percent are ordered by time; the rest by error.
         close = sorted((pair for pair in found if pair[0] <= 1.01 * least), key=lambda pair: pair[1].time)
         rest = sorted((pair for pair in found if pair[0] > 1.01 * least), key=lambda pair: pair[0])
         ranked, reached = [option for _, option in (*close, *rest)], close[0][0]
     first = ranked[0].setting
     kinds = one_of_each(ranked)
-    origin = "was given." if clip is not None else f"leaves {_KEPT:.0%} of gradients as they are, at start and end."
+    origin = "was given." if clip is not None else f"leaves {_KEPT:.0%} of gradients unchanged, at start and end."
     longer = float(np.mean(near.sizes > bound))
     loud = f"{longer:.0%} OF GRADIENTS ARE LONGER THAN THE CLIP: the error will be larger than predicted."
     notes = (
         *([loud] if longer > 0.1 else []),
         f"Noise multiplier {first.noise:.3g} is calibrated to epsilon = {privacy.epsilon:g} at delta = "
-        f"{privacy.delta:g} for {rows} rows a client and {lengths[first.noise]} local steps; a shorter run "
+        f"{privacy.delta:g} for {rows} rows per client and {lengths[first.noise]} local steps; a shorter run "
         "spends less.",
-        f"The clip, {bound:.3g}, {origin} What clipping moves the stable point by is not in the prediction: see "
+        f"The clip, {bound:.3g}, {origin} The prediction ignores how far clipping moves the stable point: see "
         "pf.theory.pcsgd.",
-        f"Not in epsilon: {_LOOKED}. Plan on public or made-up data like these to keep to it.",
+        f"Not in epsilon: {_LOOKED}. Plan on similar public or synthetic data to stay within it.",
     )
     return Plan(
         accuracy, near.distance, ranked[0], kinds[1] if len(kinds) > 1 else None,
@@ -93,7 +93,7 @@ def _rows(problem: Problem) -> int:
     capacity = problem.population.capacity
     if capacity is None:
         raise ValueError(
-            "plan: privacy is for people in a table; this population draws new ones for ever. Use a population with "
+            "plan: privacy needs people in a table; this population keeps drawing new ones. Use a population with "
             "rows, such as Database, Strategic or Problem.from_frame."
         )
     rows = problem.population.rows

@@ -1,4 +1,4 @@
-"""The settings that a plan chooses from, and the error that each leads to."""
+"""The settings that a plan chooses from, and the error of each."""
 
 import dataclasses
 import math
@@ -15,13 +15,13 @@ from performative.plan.near import Near
 from performative.theory.gaussian import WeightMoments, weight_moments
 
 Recipe = Callable[..., Algorithm]
-# Rounds whose maps are kept: about as many as one harmonic rate has spans.
+# Rounds whose maps are cached: about the number of spans of one harmonic rate.
 _KEPT = 256
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """One way to set up learning: E, who takes part, samples a step, and eta(t) = beta / (t + gamma) or constant."""
+    """One training setup: E, participation, samples per step, and eta(t) = beta / (t + gamma) or constant."""
 
     local_steps: int
     scheme: str
@@ -34,15 +34,15 @@ class Setting:
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """All of it but the length of its steps."""
+        """Everything but the step size."""
         return self.local_steps, self.scheme, self.k, self.batch
 
     def eta(self, t: Any) -> Any:
-        """The step of local step t: `rate`, or rate / (1 + t / decay), which is harmonic(rate * decay, decay)."""
+        """The step size of local step t: `rate`, or rate / (1 + t / decay), which is harmonic(rate * decay, decay)."""
         return np.full(np.shape(t), self.rate) if self.decay is None else self.rate / (1 + np.asarray(t) / self.decay)
 
     def steps_over(self, travel: float) -> float:
-        """Local steps until the lengths of all steps add up to `travel`."""
+        """Local steps until the step sizes add up to `travel`."""
         if self.decay is None:
             return travel / self.rate
         return self.decay * math.expm1(min(travel / (self.rate * self.decay), 700.0))
@@ -69,11 +69,11 @@ class Setting:
         return recipe(rate, **parts)
 
     def moments(self, weights: np.ndarray) -> WeightMoments:
-        """Of the weights of a round. First-K is Scheme II where latencies have one law."""
+        """Moments of the weights of a round. First-K is Scheme II if latencies are identically distributed."""
         return weight_moments(weights, "two" if self.scheme == "first" else self.scheme, self.k)
 
     def words(self) -> str:
-        """In one line."""
+        """The setting in one line."""
         schemes = {"one": "SchemeOne", "two": "SchemeTwo", "first": "FirstK"}
         who = "everyone" if self.k is None else f"{schemes[self.scheme]}({self.k})"
         if self.decay is None:
@@ -86,7 +86,7 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RoundMap:
-    """What a round with the step eta does to u: its mean, and what it adds to the spread.
+    """The effect of a round with step eta on u: its mean, and the covariance it adds.
 
     client i:  delta_i = A_i u - b_i + noise,      E local steps from u
     """
@@ -101,7 +101,7 @@ class RoundMap:
 
     def spread(self, u: np.ndarray, S: np.ndarray) -> np.ndarray:
         """The covariance that a round adds, from a model of mean u and covariance S."""
-        if not np.any(self.moments.own):  # everyone takes part
+        if not np.any(self.moments.own):  # full participation
             return self.noise
         move = self.A @ u - self.b
         square = move[:, :, None] * move[:, None, :] + self.A @ S @ np.swapaxes(self.A, 1, 2)
@@ -111,14 +111,14 @@ class RoundMap:
 
 
 class LocalMaps:
-    """What E local steps do at each client. Kept for a while: settings that differ in who takes part share them."""
+    """The effect of E local steps at each client. Cached: settings that differ only in participation share them."""
 
     def __init__(self, near: Near, deploy: str):
         self.near, self.deploy = near, deploy
         self._kept: dict[bytes, tuple[np.ndarray, ...]] = {}
 
     def of(self, eta: np.ndarray) -> tuple[np.ndarray, ...]:
-        """A_i, b_i, and the covariances that one sample a step, and one unit of noise a step, leave: steps eta."""
+        """A_i, b_i, and the covariances left by one sample per step and by unit noise per step, for steps eta."""
         key = eta.tobytes()
         if key not in self._kept:
             if len(self._kept) >= _KEPT:
@@ -128,13 +128,13 @@ class LocalMaps:
 
 
 def local_maps(near: Near, eta: np.ndarray, deploy: str) -> tuple[np.ndarray, ...]:
-    """A_i, b_i and the covariances that one sample a step, and one unit of noise a step, leave after the steps eta.
+    """A_i, b_i and the covariances left by one sample per step and by unit noise per step, after the steps eta.
 
     Args:
-        eta: [E], or [E, R, 1, 1, 1] for R rounds at once, which then lead the results
+        eta: [E], or [E, R, 1, 1, 1] for R rounds at once, which then become the leading axis of the results
     """
     d, N = near.size, near.clients
-    eye, times = np.eye(d), np.multiply if d == 1 else np.matmul  # products of single numbers are quicker so
+    eye, times = np.eye(d), np.multiply if d == 1 else np.matmul  # faster for scalars
     own = near.H if deploy == "round" else near.H + near.C
     power, total = np.broadcast_to(eye, (N, d, d)), np.zeros((N, d, d))
     samples, unit = np.zeros((N, d, d)), np.zeros((N, d, d))
@@ -149,7 +149,7 @@ def local_maps(near: Near, eta: np.ndarray, deploy: str) -> tuple[np.ndarray, ..
 
 
 def round_map(maps: LocalMaps, setting: Setting, eta: np.ndarray) -> RoundMap:
-    """The map of a round whose E local steps have the lengths eta. Exact for quadratic problems."""
+    """The map of a round whose E local steps have sizes eta. Exact for quadratic problems."""
     near = maps.near
     A, b, samples, unit = maps.of(eta)
     noise = samples / setting.batch
@@ -163,11 +163,11 @@ def round_map(maps: LocalMaps, setting: Setting, eta: np.ndarray) -> RoundMap:
 
 
 def rounds_to(maps: LocalMaps, setting: Setting, accuracy: float, limit: float = 2.0**22) -> float:
-    """Rounds until the root mean square of |theta - theta_PS| is at most `accuracy`; infinite where it never is.
+    """Rounds until the root mean square of |theta - theta_PS| is at most `accuracy`; infinite if it never is.
 
-    Exact for a quadratic problem and a constant rate, but for the spread that a span of rounds adds, which is taken
-    at its start. A harmonic rate is held over spans in which it falls by less than a tenth. Where the edge of the
-    domain holds the stable point, no less than it takes to get there.
+    Exact for a quadratic problem and a constant rate, except that the covariance added by a span of rounds is taken at
+    its start. A harmonic rate is held constant over spans in which it falls by less than a tenth. If the boundary of
+    the domain holds the stable point, at least the rounds it takes to get there.
     """
     near = maps.near
     there = float(math.ceil(setting.steps_over(near.travel) / setting.local_steps))

@@ -1,4 +1,4 @@
-"""Following data that drift: how long steps should be, how many samples they take, and what retraining would do."""
+"""Tracking drifting data: the best step size and number of samples, and what retraining would do."""
 
 import dataclasses
 import math
@@ -24,12 +24,12 @@ from performative.solve.landscape import survey
 from performative.theory.drifting import DriftError
 from performative.types import Theta
 
-# Steps that are tried, as parts of the longest that settles. Without noise the longer the better, up to there: at 0.98
-# of it the square of the lag is 4 % above its bound.
+# Steps to try, as fractions of the largest that settles. Without noise larger is better up to that point: at 0.98 of it
+# the squared lag is 4 % above its bound.
 _PARTS = np.append(np.geomspace(1e-8, 0.9, 80), [0.93, 0.96, 0.98])
-# A target that moves by less than this share of the numbers involved in a unit of time stands still.
+# A target that moves by less than this fraction of the numbers involved per unit of time stands still.
 _STILL = 1e-10
-# The part of the error that the start may still have once it is forgotten.
+# The fraction of the error that the start may still contribute after burn-in.
 _FORGOTTEN = 0.01
 
 
@@ -39,8 +39,8 @@ class Line:
 
     Attributes:
         J, H: derivatives of the mean gradient at the deployed model, and in the model alone; V: the covariance of the
-            average over clients of one sample's gradient; w: what the stable point moves by in a unit of time
-        away: the start minus the stable point of time `since`, from which on the line is straight
+            average over clients of one sample's gradient; w: the movement of the stable point per unit of time
+        away: the start minus the stable point at time `since`, from which the line is straight
     """
 
     J: np.ndarray
@@ -53,16 +53,16 @@ class Line:
 
 
 def track(problem: Problem, cost: Cost, accuracy: float, theta: Theta, batches: Sequence[int]) -> Tracking:
-    """The constant step and the batch that follow a drifting problem most closely, E = 1 and everyone taking part.
+    """The constant step and the batch that track a drifting problem most closely, with E = 1 and full participation.
 
         error = |(eta J)^-1 w T|^2 + tr S,      S = (I - eta J) S (I - eta J)' + eta^2 V / n
 
-    T is the time of a round. Exact for linear gradients and a level that moves in a straight line; else refused.
+    T is the time of a round. Exact for linear gradients and a level that moves in a straight line; otherwise raises.
     """
     if cost.latency is not None:
         raise ValueError(
-            "plan: where the data drift, rounds must take a fixed time, and Cost(latency=...) makes it random. Leave "
-            "it out, and add what clients take to answer to communication."
+            "plan: if the data drift, rounds must take a fixed time, and Cost(latency=...) makes it random. Omit "
+            "it, and add the clients' response time to communication."
         )
     with relying() as heard:
         line = straight(problem, theta)
@@ -70,7 +70,7 @@ def track(problem: Problem, cost: Cost, accuracy: float, theta: Theta, batches: 
     steps = sorted(_best_steps(line, times), key=lambda found: found.error.total)
     retraining = [found for n, time in times.items() if (found := retrain(line, n, time)) is not None]
     best, n = steps[0], steps[0].setting.batch
-    # Nobody waits for clients without weight: see Cost.round_time.
+    # The server does not wait for clients of zero weight: see Cost.round_time.
     counts = line.weights > 0
     each = (np.asarray(cost.step) + np.asarray(cost.sample) * n, np.asarray(cost.communication))
     clock = Clock(*(time if counts.all() else np.where(counts, time, 0.0) for time in each))
@@ -82,7 +82,7 @@ def track(problem: Problem, cost: Cost, accuracy: float, theta: Theta, batches: 
 
 
 def straight(problem: Problem, theta: Theta) -> Line:
-    """The linear problem and its line, or a refusal that says what to do instead."""
+    """The linear problem and its line; raises an error that says what to do instead."""
     check_variance(problem)
     still, known = stop(problem)
     with jax.enable_x64(True):
@@ -90,10 +90,10 @@ def straight(problem: Problem, theta: Theta) -> Line:
         check_size(land)
         if "since" not in known or not is_linear(problem, land):
             text = (
-                "plan: the data change by themselves, and how closely training follows is known exactly only where "
-                "their level alone moves, in a straight line in the end, and gradients are linear (the squared loss or "
+                "plan: the data change on their own, and how closely training follows is known exactly only if "
+                "only their level moves, eventually in a straight line, and gradients are linear (the squared loss or "
                 "prices, no memory, no domain). Compare settings with pf.sweep; plan(problem.at(time), ...) plans for "
-                "the data of one time."
+                "the data at one time."
             )
             raise ValueError(coded("target-moves", text))
         since, p = known["since"], np.asarray(problem.client_weights, np.float64)
@@ -105,13 +105,13 @@ def straight(problem: Problem, theta: Theta) -> Line:
     settles = np.linalg.eigvals(J).real.min()
     if not settles > 1e-12 * np.linalg.norm(J, 2):
         raise ValueError(
-            f"plan: small steps do not settle at the stable point (the slope there is {settles:.3g}), so that no "
+            f"plan: small steps do not settle at the stable point (the slope there is {settles:.3g}), so no "
             "setting of P-FedAvg follows it. pf.certify(problem) says more."
         )
     w, away = -np.linalg.solve(J, moved), np.linalg.solve(J, p @ pull)
     if np.linalg.norm(w) <= _STILL * (1.0 + float(np.linalg.norm(start - away))):
         text = (
-            f"plan: the data change by themselves, but the stable point stands still from time {since:g} on: "
+            f"plan: the data change on their own, but the stable point stands still from time {since:g} on: "
             f"plan(problem.at({since:g}), ...) plans the way there."
         )
         raise ValueError(coded("target-moves", text))
@@ -148,11 +148,11 @@ def step_noise(line: Line, eta: float) -> float:
 
 
 def retrain(line: Line, rows: int, time: float) -> Retraining | None:
-    """Training to the minimum on that many rows a client, as often as a round allows; None where that runs away.
+    """Training to the minimum on that many rows per client, as often as a round allows; None if that diverges.
 
         u' = M u - w P + H^-1 noise,      M = I - H^-1 J,      P whole units of time
 
-    In one dimension this is `pf.theory.retraining_error`. Its error grows with P, so that the shortest is the best.
+    In one dimension this is `pf.theory.retraining_error`. Its error grows with P, so the shortest P is best.
     """
     if not np.linalg.cond(line.H) < 1e12:
         return None
@@ -173,12 +173,12 @@ def _in_use(lag: np.ndarray, w: np.ndarray, period: int) -> float:
 
 
 def _whole(time: float) -> int:
-    """In whole units, at least one."""
+    """Round up to whole units, at least one."""
     return max(1, math.ceil(time))
 
 
 def _rounds(line: Line, best: Steps) -> int:
-    """Rounds until the line is straight and the start is forgotten."""
+    """Rounds until the line is straight and the start is forgotten (burn-in)."""
     rate = best.setting.rate
     away = float(np.linalg.norm(line.away + np.linalg.solve(line.J, line.w) * best.round_time / rate))
     radius = float(np.abs(np.linalg.eigvals(np.eye(len(line.J)) - rate * line.J)).max())

@@ -18,14 +18,14 @@ from performative.types import ArrayLike, Noise, Numbers, RowNumbers, Theta, as_
 
 
 class Classes(AbstractPopulation[None]):
-    """Normal features by class, each class moving by its own sensitivity.
+    """Normal features by class; each class reacts with its own sensitivity.
 
         y ~ share_i,      x | y = k ~ N(mean_{i,k} - sensitivity_{i,k} theta, scale_i^2)
 
     z = (x, y), y = 0, 1, ... and theta of shape (d,). `mean` [C, d] is shared by all clients, [N, C, d] their own;
     `sensitivity` a number, or [N, C]; `scale` a standard deviation, a number or [N]; `share` [C] or [N, C], None for
-    classes of one size. What is shared is stored once a client. With `intercept` a feature that is always 1 stands
-    last, and theta has one number more. The move is the best response to the utility
+    classes of equal size. Shared values are stored once per client. With `intercept` a constant feature 1 is appended,
+    and theta has one more entry. The move is the best response to the utility
     -theta.x' - |x' - x|^2 / (2 sensitivity). Zheng et al. 2024, Section 6 and Table 2, synthetic data.
     """
 
@@ -55,7 +55,7 @@ class Classes(AbstractPopulation[None]):
         classes = means.shape[-2]
         if shares is None:
             shares = np.full(classes, 1.0 / classes)
-        # [C, d] in a field of clients would be read as C clients: spelled out, nobody needs to guess.
+        # [C, d] in a per-client field would be read as C clients, so it is broadcast.
         named = ((means, 3), (self.sensitivity, 1), (self.scale, 1), (shares, 2))
         clients = next((np.shape(v)[0] for v, axes in named if np.ndim(v) >= axes), 1)
         self.mean = _by_client(means, clients, 3)
@@ -120,7 +120,7 @@ class Classes(AbstractPopulation[None]):
         return noise[0]
 
     def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Array]:
-        """Every class in turn, weighed by its share."""
+        """Every class in turn, weighted by its share."""
         spread, weight = standard_nodes(self.mean.shape[-1:], count)
         label = jnp.repeat(jnp.arange(self.classes, dtype=jnp.int32), len(weight))
         share = self.share / jnp.sum(self.share)
@@ -129,5 +129,5 @@ class Classes(AbstractPopulation[None]):
 
 
 def _by_client(value: ArrayLike, clients: int, axes: int) -> Any:
-    """With a leading axis of clients, where there is none yet."""
+    """Add a leading axis of clients if there is none yet."""
     return np.broadcast_to(value, (clients, *np.shape(value))) if np.ndim(value) == axes - 1 else value

@@ -1,4 +1,4 @@
-"""Numbers by group, and the checks of them."""
+"""Numbers by group, and their checks."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ from performative.types import ArrayLike, Theta, as_numbers, is_concrete
 
 
 class Columns(eqx.Module):
-    """One entry a group: a number that all clients share, or one row a client.
+    """One entry per group: a number that all clients share, or one row per client.
 
-    An array [K] in a field of clients would be read as one number for each of K clients; its entries are not.
+    An array [K] in a per-client field would be read as one number for each of K clients; separate entries are not.
     """
 
     entries: tuple[Any, ...]
@@ -29,7 +29,7 @@ class Columns(eqx.Module):
 
 
 def as_columns(value: Columns | ArrayLike) -> Any:
-    """[K] (shared by all clients), [N, K] or [N, K, d] by group; all else is left to the checks."""
+    """[K] (shared by all clients), [N, K] or [N, K, d] by group; everything else is left to the checks."""
     if isinstance(value, Columns):
         return value
     array = as_numbers(value)
@@ -40,7 +40,7 @@ def as_columns(value: Columns | ArrayLike) -> Any:
 
 
 def check_columns(owner: str, **fields: Columns | ArrayLike) -> None:
-    """Refuse what is not [K], [N, K] or [N, K, d] of finite numbers."""
+    """Raise unless the fields are [K], [N, K] or [N, K, d] of finite numbers."""
     for name, value in fields.items():
         if not isinstance(value, Columns):
             check_finite(owner, **{name: value})
@@ -53,7 +53,7 @@ def check_columns(owner: str, **fields: Columns | ArrayLike) -> None:
 
 
 def check_sum(owner: str, name: str, columns: Columns, wanted: float) -> None:
-    """Refuse numbers that do not sum to `wanted` over the groups, for every client."""
+    """Raise unless the numbers sum to `wanted` over the groups, for every client."""
     if is_concrete(columns):
         total = np.asarray(sum(np.asarray(entry) for entry in columns.entries))
         worst = total.flat[np.argmax(np.abs(total - wanted))]
@@ -62,16 +62,16 @@ def check_sum(owner: str, name: str, columns: Columns, wanted: float) -> None:
 
 
 def check_theta(owner: str, name: str, columns: Columns, theta: Theta) -> None:
-    """Refuse a model that is not shaped like a client's entries."""
+    """Raise if theta is not shaped like a client's entries."""
     got, shape = jnp.shape(columns.entries[0]), jnp.shape(theta)
     if got != shape:
         wanted = "[N, K, d]" if shape else "[K] or [N, K]"
-        raise ValueError(f"{owner}: {name} has shape {got} a group, theta {shape}; give {name} as {wanted}.")
+        raise ValueError(f"{owner}: {name} has shape {got} per group, theta {shape}; give {name} as {wanted}.")
 
 
 def check_numbers(owner: str, **fields: ArrayLike) -> None:
-    """Refuse what is not a finite number or one a client."""
+    """Raise unless each field is a finite number or one per client."""
     check_finite(owner, **fields)
     for name, value in fields.items():
         if np.ndim(value) > 1:
-            raise ValueError(f"{owner}: {name} must be a number or one a client; got shape {np.shape(value)}.")
+            raise ValueError(f"{owner}: {name} must be a number or one per client; got shape {np.shape(value)}.")

@@ -1,4 +1,4 @@
-"""A fixed table of rows that move with the deployed model."""
+"""A fixed table whose rows move with the deployed model."""
 
 import equinox as eqx
 import jax
@@ -29,7 +29,7 @@ from performative.types import (
     per_client,
 )
 
-# Draws that stand for the noise of each row where there are three coordinates or more, at least.
+# Minimum number of draws for the noise of each row in three or more dimensions.
 _NOISE_NODES = 16
 
 
@@ -38,12 +38,12 @@ class Database(AbstractRows[None]):
 
         Z = z_ij + s_i(theta) + noise_i xi,      j ~ Unif([m_i]),      xi ~ N(0, I)
 
-    `z` is one client's rows [m] of numbers, or one table a client: [N, m], [N, m, d], or a list of tables of different
-    lengths, which is padded; `count` [N] says how many rows are real. `shift` is a module of `populations.shifts`, or
-    your own `AbstractShift`; None for data that stay. `noise` is a standard deviation, a number or [N]; None for none.
-    With the squared or the `quadratic` loss and a linear shift, theta_PS and theta_PO are known in closed form.
-    Li, Yemini and Wai 2024, Eq. (3). Differs from the paper: s_i is the client's, not the row's, and its randomness is
-    normal.
+    `z` is one client's rows [m] of numbers, or one table per client: [N, m], [N, m, d], or a list of tables of
+    different lengths, which is padded; `count` [N] is the number of real rows. `shift` is a module of
+    `populations.shifts`, or your own `AbstractShift`; None for static data. `noise` is a standard deviation, a number
+    or [N]; None for no noise. With the squared or the `quadratic` loss and a linear shift, theta_PS and theta_PO are
+    known in closed form. Li, Yemini and Wai 2024, Eq. (3). Differs from the paper: s_i is the client's, not the row's,
+    and its randomness is normal.
     """
 
     references = ("li2024clipped",)
@@ -64,10 +64,12 @@ class Database(AbstractRows[None]):
     ):
         if isinstance(z, (list, tuple)) and len({np.shape(table)[:1] for table in z}) > 1:
             if count is not None:
-                raise ValueError("Database: z is a list of tables of different lengths, which say count; leave it out.")
+                raise ValueError(
+                    "Database: z is a list of tables of different lengths, which determine count; leave it out."
+                )
             if any(np.ndim(table) < 1 or np.shape(table)[1:] != np.shape(z[0])[1:] for table in z):
                 shapes = [np.shape(table) for table in z[:5]]
-                raise ValueError(f"Database: the tables of z need rows of one shape; got {shapes}.")
+                raise ValueError(f"Database: the tables of z need rows of the same shape; got {shapes}.")
             z, count = pad_tables([np.asarray(as_numbers(table)) for table in z])
         rows = as_numbers(z)
         self.z = rows[None] if np.ndim(rows) == 1 else rows
@@ -88,13 +90,13 @@ class Database(AbstractRows[None]):
             )
         check_rule("Database", "is a standard deviation and must be >= 0", noise=self.noise)
         if self.noise is not None and np.ndim(self.noise) > 1:
-            raise ValueError(f"Database: noise must be a number or one a client; got shape {np.shape(self.noise)}.")
+            raise ValueError(f"Database: noise must be a number or one per client; got shape {np.shape(self.noise)}.")
         _ = self.clients
 
     @property
     def row_shape(self) -> tuple[int, ...]:
         """Shape of one row."""
-        # Counted from behind: one client's slice has no axis of clients.
+        # Counted from the end: one client's slice has no axis of clients.
         return self.z.shape[self.z.ndim - self.row_axes :]
 
     @property
@@ -126,7 +128,7 @@ class Database(AbstractRows[None]):
         if self.shift is not None:
             shift = self.shift(theta)
             if jnp.broadcast_shapes(shift.shape, z.shape) != z.shape:
-                raise ValueError(f"Database: shift gives {shift.shape} for rows of z of shape {z.shape}.")
+                raise ValueError(f"Database: shift returns shape {shift.shape} for rows of z of shape {z.shape}.")
             z = z + shift
         return z if xi is None else z + self.noise * xi
 
@@ -148,7 +150,7 @@ class Database(AbstractRows[None]):
         return None if like is None else like.optimal_point(losses.squared, weights)
 
     def _normal(self, loss: Loss) -> Gaussian | None:
-        """Normal data whose squared loss has the same points: only the means of the rows matter to it."""
+        """Normal data whose squared loss has the same stable and optimal points: only the means of the rows matter."""
         slope = sensitivity_of(self.shift)
         if slope is None or self.row_axes > 1 or (np.ndim(slope) == 3 and slope.shape[1] != slope.shape[2]):
             return None
@@ -162,7 +164,7 @@ class Database(AbstractRows[None]):
 
 
 def _factor(loss: Loss) -> float | None:
-    """k where the loss is |theta - k z|^2 / 2, None for other losses."""
+    """k if the loss is |theta - k z|^2 / 2, None for other losses."""
     if isinstance(loss, losses.Quadratic):
         return -float(loss.scale)
     return 1.0 if loss is losses.squared else None

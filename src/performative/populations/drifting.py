@@ -1,4 +1,4 @@
-"""Data that change by themselves, beside their reaction to the model."""
+"""Data that drift on their own, in addition to reacting to the model."""
 
 import dataclasses
 from typing import Any
@@ -17,7 +17,7 @@ from performative.types import ArrayLike, Noise, Numbers, Sample, Scene, Theta, 
 
 @hands_on("draw", "quadrature", "equal_rows", "translations")
 class Shifted(AbstractWrapper[World]):
-    """The same people, all of their samples moved: z + shift_i, of samples (x, y) the features x."""
+    """The same people with shifted samples: z + shift_i, or the features x of samples (x, y)."""
 
     inner: AbstractPopulation[World]
     shift: Numbers = per_client()
@@ -44,17 +44,18 @@ class Shifted(AbstractWrapper[World]):
 
 @hands_on("draw", "quadrature", "translations")
 class Drifting(AbstractWrapper[tuple[Array, World]]):
-    """A population whose level moves by itself as simulated time goes by, beside its reaction to the model.
+    """A population whose level drifts with simulated time, in addition to reacting to the model.
 
         Z_i ~ D_i(theta; m_i + path_i(t))
 
-    `of` names the field that moves, such as "mean" of a `Gaussian`; None takes the population's own level where it has
-    one, else all samples are moved. A client's people meet a model at the simulated time of its deployment (`clock` of
-    `pf.run`; without one a local step takes one unit). `pf.stable_point(problem, time=t)` follows the moving point.
+    `of` names the field that moves, such as "mean" of a `Gaussian`; None uses the population's own level if it has one;
+    otherwise all samples are shifted. A client's people react to a model at the simulated time of its deployment
+    (`clock` of `pf.run`; by default a local step takes one unit). `pf.stable_point(problem, time=t)` returns the moving
+    point.
 
-    With the squared loss, m_bar moving by v a round, steps of constant length eta, E = 1 and c = 1 - eps_bar, the mean
-    square distance to the moving stable point tends to (v / (c^2 eta))^2 + eta sigma^2 / (c (2 - eta c)): short steps
-    lag behind, long ones are noisy. Lee and Zrnic 2026.
+    With the squared loss, m_bar moving by v per round, constant step size eta, E = 1 and c = 1 - eps_bar, the mean
+    square distance to the moving stable point tends to (v / (c^2 eta))^2 + eta sigma^2 / (c (2 - eta c)): small steps
+    lag behind, large ones are noisy. Lee and Zrnic 2026.
     """
 
     references = ()
@@ -74,18 +75,18 @@ class Drifting(AbstractWrapper[tuple[Array, World]]):
         self._check_level()
 
     def _check_level(self) -> None:
-        """Refuse a path that does not fit what it moves."""
+        """Raise if the path does not match the shape of what it moves."""
         name, shape = self.of or self.inner.level_field, self.inner.model_shape()
         tables = [field.name for field in dataclasses.fields(self.inner) if field.metadata.get("table")]
         if name in tables:
             raise ValueError(
-                f"Drifting: of={name!r} is a table of {type(self.inner).__name__}; leave `of` out, and samples move."
+                f"Drifting: of={name!r} is a table of {type(self.inner).__name__}; leave `of` out to move the samples."
             )
         moved = eqx.filter_eval_shape(self.path.value, 0.0).shape
         if name is not None and shape is not None and len(moved) > 1 and moved[1:] != shape:
             raise ValueError(
-                f"Drifting: path moves quantities of shape {moved[1:]} a client, but {name} of "
-                f"{type(self.inner).__name__} has shape {shape}; give a number, one a client, or {('N', *shape)}."
+                f"Drifting: path moves quantities of shape {moved[1:]} per client, but {name} of "
+                f"{type(self.inner).__name__} has shape {shape}; give a number, one per client, or {('N', *shape)}."
             )
 
     @property
@@ -100,13 +101,13 @@ class Drifting(AbstractWrapper[tuple[Array, World]]):
         return equal_rows_of(self.inner)
 
     def at(self, time: ArrayLike) -> AbstractPopulation:
-        """The people of that time: `inner` with its level moved."""
+        """The people at that time: `inner` with its level moved."""
         inner, moved = self.inner.at(time), self.path.value(time)
         name = self.of or inner.level_field
         if name is None:
             return Shifted(inner, moved)
         level = jnp.asarray(_level(inner, name))
-        if 0 < moved.ndim < level.ndim:  # one number a client beside several
+        if 0 < moved.ndim < level.ndim:  # one number per client beside several
             moved = moved.reshape(moved.shape + (1,) * (level.ndim - moved.ndim))
         elif 0 < level.ndim < moved.ndim:
             level = level.reshape(level.shape + (1,) * (moved.ndim - level.ndim))
@@ -125,7 +126,7 @@ class Drifting(AbstractWrapper[tuple[Array, World]]):
         return time, self.at(time).settle(scene)
 
     def world_metrics(self, before: tuple[Array, World], after: tuple[Array, World]) -> dict[str, Array]:
-        return self.inner.world_metrics(before[1], after[1])
+        return self.at(after[0]).world_metrics(before[1], after[1])
 
     def sample(self, noise: Noise, world: tuple[Array, World], theta: Theta) -> Sample:
         return self.at(world[0]).sample(noise, world[1], theta)
@@ -138,13 +139,13 @@ class Drifting(AbstractWrapper[tuple[Array, World]]):
 
 
 def _level(part: Any, name: str) -> Any:
-    """The field of that name, of the population itself or of one inside."""
+    """The field of that name, of the population itself or of an inner one."""
     return getattr(part, name) if hasattr(part, name) else _level(part.inner, name)
 
 
 def _known(scene: Scene) -> Any:
     if scene.time is None:
         raise ValueError(
-            "Drifting: people change with time, so say when: problem.at(time), or time= where it is taken."
+            "Drifting: people change with time, so specify it: problem.at(time), or time= if the function has it."
         )
     return scene.time

@@ -20,11 +20,11 @@ from performative.types import ArrayLike, Loss, Numbers, RowNumbers, Theta, per_
 
 
 class AbstractLocation(AbstractPopulation[None]):
-    """Normal data around a place that follows the model linearly.
+    """Normal data around a location that is linear in the model.
 
         Z_i ~ N(level_i + slope_i * theta, scale_i^2)
 
-    `level` is a number, [N] or [N, d]; `slope` may be [N, d, d] too: a linear map. The first field is the level.
+    `level` is a number, [N] or [N, d]; `slope` may also be [N, d, d], a linear map. The first field is the level.
     """
 
     exact_family = True
@@ -40,14 +40,14 @@ class AbstractLocation(AbstractPopulation[None]):
     @property
     @abstractmethod
     def slope(self) -> Any:
-        """How their mean follows theta."""
+        """How their mean depends on theta."""
 
     def __check_init__(self) -> None:
         owner = type(self).__name__
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         check_finite(owner, **fields)
         if self.clients < 1:
-            raise ValueError(f"{owner}: {next(iter(fields))} is empty; give one entry a client.")
+            raise ValueError(f"{owner}: {next(iter(fields))} is empty; give one entry per client.")
         check_rule(owner, "is a standard deviation and must be >= 0", scale=self.scale)
         check_shapes(owner, self.model_shape(), fields, matrices=("sensitivity",))
 
@@ -66,7 +66,7 @@ class AbstractLocation(AbstractPopulation[None]):
     def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Array:
         theta = jnp.asarray(theta)
         full = (*shape, *theta.shape)
-        # Drawn flat: the generator's counter is then one plain range, which compiles to fewer passes.
+        # Drawn flat: the generator's counter is then one contiguous range, which compiles to fewer passes.
         return jax.random.normal(key, (int(np.prod(full)),), theta.dtype).reshape(full)
 
     def sample(self, noise: Array, world: None, theta: Theta) -> Array:
@@ -90,7 +90,7 @@ class AbstractLocation(AbstractPopulation[None]):
         return divide((p * (1 - eps) * m).sum(axis=0), (p * (1 - eps) ** 2).sum(axis=0))
 
     def averages(self, weights: ArrayLike) -> tuple[Any, Any]:
-        """level_bar and slope_bar (a number, a vector or a matrix), weighed by p."""
+        """level_bar and slope_bar (a number, a vector or a matrix), weighted by p."""
         if np.ndim(self.slope) == 3:
             p = exact(weights).reshape(-1, 1)
             level, slope = by_client(self.level, self.clients, self.model_shape()), exact(self.slope)
@@ -99,14 +99,14 @@ class AbstractLocation(AbstractPopulation[None]):
         return (p * m).sum(axis=0), (p * eps).sum(axis=0)
 
     def _rows(self, weights: ArrayLike) -> tuple[Any, Any, Any]:
-        """p_i, level_i, slope_i with one row a client and the model's shape behind."""
+        """p_i, level_i, slope_i as [N, *model shape]."""
         clients, shape = self.clients, self.model_shape()
         p = exact(weights).reshape(-1, *(1,) * len(shape))
         return p, by_client(self.level, clients, shape), by_client(self.slope, clients, shape)
 
 
 def follow_slope(location: AbstractLocation) -> list[Translation]:
-    """`translations` of a class that adds nothing to the place: a class declares it itself."""
+    """`translations` of a class without further reactions; such a class declares it itself."""
     return moved(location.slope, location.clients)
 
 
@@ -117,7 +117,7 @@ class Gaussian(AbstractLocation):
 
     `mean` m_i is [N] for a number theta, [N, d] for a vector; `sensitivity` eps_i a number, [N], [N, d] or [N, d, d].
     With the squared loss: theta_PS = m_bar / (1 - eps_bar), theta_PO = sum p (1-eps) m / sum p (1-eps)^2.
-    Jin et al. 2024, Section 4.1. theta_PS attracts retraining only where |eps_bar| < 1.
+    Jin et al. 2024, Section 4.1. Retraining converges to theta_PS only if |eps_bar| < 1.
     """
 
     references = ("jin2024performative",)

@@ -14,7 +14,7 @@ from performative.populations.linear import react
 from performative.populations.nodes import standard_nodes
 from performative.types import Numbers, RowNumbers, Scene, Theta, per_client
 
-# What others' prices make of the demand, and how it follows the seller's own.
+# The contribution of others' prices to demand, and its slope in the seller's own price.
 World = tuple[Array, Array]
 
 
@@ -23,10 +23,10 @@ class Market(AbstractPopulation[World]):
 
         Z_i ~ N(demand_i + sum_j coupling_ij theta_j, scale_i^2),      theta_j the price of seller j
 
-    Client i is a seller's market: of seller i, or of the one that `pf.Game(players=...)` gives it to. `demand` is [N]
-    for one price, [N, d] for d of them; `coupling` [N, players], [N, players, d] by coordinate, or
-    [N, players, d, d]; `scale` a number or one a client. People meet their seller's price, and see the others': the
-    world remembers what these make of the demand. Where one model is deployed for all, every price is that one.
+    Client i is a seller's market: of seller i, or of the one that `pf.Game(players=...)` assigns. `demand` is [N] for
+    one price, [N, d] for d of them; `coupling` [N, players], [N, players, d] by coordinate, or [N, players, d, d];
+    `scale` a number or one per client. People face their seller's price and see the others': the world stores the
+    others' contribution to demand. If one model is deployed for all, it is every price.
 
     With the loss -theta_i z_i + penalty theta_i^2 / 2 (`losses.revenue(penalty)`) and b = demand, M = coupling:
 
@@ -54,11 +54,11 @@ class Market(AbstractPopulation[World]):
         if np.ndim(self.demand) < 1 or len(got) < 2 or got[2:] not in fits[: None if shape else 1]:
             wanted = "[N, players]" if not shape else "[N, players], [N, players, d] or [N, players, d, d]"
             raise ValueError(
-                f"Market: coupling must be {wanted} for a demand of shape {np.shape(self.demand)}, one row a client "
-                f"and one column a seller; got shape {got}."
+                f"Market: coupling must be {wanted} for a demand of shape {np.shape(self.demand)}, one row per "
+                f"client and one column per seller; got shape {got}."
             )
         if np.ndim(self.scale) > 1:
-            raise ValueError(f"Market: scale must be a number or one a client; got shape {np.shape(self.scale)}.")
+            raise ValueError(f"Market: scale must be a number or one per client; got shape {np.shape(self.scale)}.")
         _ = self.clients
 
     @property

@@ -18,7 +18,7 @@ from performative.populations.nodes import in_turn
 from performative.populations.shares import AbstractShare, Linear, pick
 from performative.types import ArrayLike, Loss, Noise, RowNumbers, Sample, Scene, Theta
 
-# The groups', in their order; then what people know of other models, where their shares depend on that.
+# The worlds of the groups, in order; then what people know about other models, if their shares depend on it.
 Worlds = tuple[PyTree, ...]
 
 
@@ -31,14 +31,13 @@ class Mixture(AbstractPopulation[Worlds]):
 
         D_i(theta) = sum_k nu_{i,k}(theta) D_{i,k}(theta)
 
-    `groups` is a tuple of K populations with samples of one structure and shape, which may react themselves;
+    `groups` is a tuple of K populations with samples of the same structure and shape, which may react themselves;
     `share` gives nu: a module of `populations.shares`, or your own `AbstractShare`. One uniform number picks the group,
-    so that a sample jumps where theta moves the shares: its derivative misses that (`smooth` is False), the
-    expectations of `quadrature` do not. `family` sees the shares only, not what groups do by themselves.
-    Zheng et al. 2024, Section 5, contribution dynamics.
-    With `negative_revenue`, a number theta, two groups with fixed normal demands a_0, a_1 and `Linear` shares, the mean
-    demand is A + B theta: theta_PS = -A / B and, where B < 0, theta_PO = -A / (2 B). None where theta_PS would lie
-    beyond the simplex, or clients' B_i have different signs.
+    so a sample jumps when theta moves the shares: its derivative misses that (`smooth` is False), but the expectations
+    of `quadrature` do not. `family` sees only the shares, not the reactions of the groups. Zheng et al. 2024, Section
+    5, contribution dynamics. With `negative_revenue`, a number theta, two groups with fixed normal demands a_0, a_1 and
+    `Linear` shares, the mean demand is A + B theta: theta_PS = -A / B and, if B < 0, theta_PO = -A / (2 B). None if
+    theta_PS would lie outside the simplex, or if the clients' B_i have different signs.
     """
 
     references = ("zheng2024profl",)
@@ -66,7 +65,7 @@ class Mixture(AbstractPopulation[Worlds]):
         shapes = {k: shape for k, group in enumerate(self.groups) if (shape := group.model_shape()) is not None}
         if len(set(shapes.values())) > 1:
             listed = ", ".join(f"groups[{k}] {shape}" for k, shape in shapes.items())
-            raise ValueError(f"Mixture: groups need a theta of one shape, but they take {listed}.")
+            raise ValueError(f"Mixture: groups need a theta of the same shape, but they take {listed}.")
         _ = self.clients
 
     def equal_rows(self) -> tuple[int, ...]:
@@ -106,7 +105,7 @@ class Mixture(AbstractPopulation[Worlds]):
         return (*(group.settle(scene) for group in self.groups), *self._elsewhere(scene))
 
     def _elsewhere(self, scene: Scene) -> Worlds:
-        """What people know of other models, last in the world; nothing where they do not look at them."""
+        """What people know about other models, last in the world; empty if they ignore them."""
         return (self.share.remember(scene),) if self.share.reads_models else ()
 
     def _pairs(self, world: Worlds) -> Any:
@@ -127,7 +126,8 @@ class Mixture(AbstractPopulation[Worlds]):
         for k, look in enumerate(looks):
             if look != looks[0]:
                 raise ValueError(
-                    f"Mixture: groups need samples of one structure and shape; those of groups[{k}] are {look}, those "
+                    f"Mixture: groups need samples of the same structure and shape; those of groups[{k}] are {look}, "
+                    "those "
                     f"of groups[0] {looks[0]}."
                 )
         picked = self.group(noise, world, theta)
@@ -147,7 +147,7 @@ class Mixture(AbstractPopulation[Worlds]):
         return self._weigh(each, self._share(world, theta))
 
     def _weigh(self, each: list[tuple[Noise, Array]], share: Array) -> tuple[Noise, Array]:
-        """Every group's nodes in turn, weighed by its share: exact where theirs are, and smooth in theta."""
+        """Every group's nodes in turn, weighted by its share: exact if theirs are, and smooth in theta."""
         which = jnp.concatenate([jnp.full(weight.shape, -1.0 - k) for k, (_, weight) in enumerate(each)])
         weights = [share[k].astype(weight.dtype) * weight for k, (_, weight) in enumerate(each)]
         return (which, in_turn(each)), jnp.concatenate(weights)
@@ -157,13 +157,13 @@ class Mixture(AbstractPopulation[Worlds]):
         return None if line is None else np.asarray(-line[0] / line[1])
 
     def optimal_point(self, loss: Loss, weights: ArrayLike) -> Theta | None:
-        # Where the demand falls, revenue theta (A + B theta) is positive between 0 and theta_PS only: the maximum there
-        # is the maximum. Shares at both ends lie in the simplex, hence in between.
+        # If demand falls, revenue theta (A + B theta) is positive only between 0 and theta_PS: the maximum there is
+        # global. Shares at both ends lie in the simplex, hence also in between.
         line = self._mean_demand(loss, weights)
         return None if line is None or line[1] > 0 else np.asarray(-line[0] / (2 * line[1]))
 
     def _mean_demand(self, loss: Loss, weights: ArrayLike) -> tuple[float, float] | None:
-        """A and B of the mean demand A + B theta, None where it is no such line between 0 and theta_PS."""
+        """A and B of the mean demand A + B theta, None if it is not linear between 0 and theta_PS."""
         share = self.share
         if loss is not losses.negative_revenue or not isinstance(share, Linear) or len(self.groups) != 2:
             return None

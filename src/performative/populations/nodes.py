@@ -1,4 +1,4 @@
-"""Rules by which expectations over normal data are taken, and which of several sets of draws they use."""
+"""Quadrature rules for expectations over normal data, and which of several sets of draws they use."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,24 +12,24 @@ from performative.facts import Uncertified
 from performative.populations.normal_rules import grid_rule, hermite_rule, polynomial_rule
 from performative.types import Noise
 
-# Sets of draws that an expectation can be taken over; what they disagree by is the error of one.
+# Number of independent sets of draws for an expectation; their disagreement estimates the error of one.
 BATCHES = 8
-# Points a coordinate in one and two dimensions: exact for polynomials up to degree 63.
+# Nodes per coordinate in one and two dimensions: exact for polynomials up to degree 63.
 _HERMITE_NODES = 32
-# NumPy's roots are good for so many.
+# NumPy's roots are accurate up to this many.
 _MOST = 100
-# Above this many draws, one dimension is cut into equal steps between -9 and 9 standard deviations: a grid that fine
-# sees kinks and steep slopes, and smooth functions to rounding.
+# Above this many draws, one dimension is divided into equal steps between -9 and 9 standard deviations: such a fine
+# grid resolves kinks and steep slopes, and integrates smooth functions to rounding error.
 _FINE, _REACH = 2048, 9.0
 # Up to this many dimensions a rotated grid beats draws with the same number of points.
 _GRID = 4
 
 
 class Count(int):
-    """How many draws a rule may take, and in `batch` which of several independent sets of them.
+    """The number of draws a rule may use, and in `batch` which of several independent sets of draws.
 
-    A plain number stands for the set that points are found with. A rule that draws hands this on to `draw_key`, or
-    passes it to `standard_nodes`; `batched` then says that it did.
+    A plain number means the set that is used to find points. A rule that draws passes this on to `draw_key` or
+    `standard_nodes`; `batched` then reports that it did.
     """
 
     _batch: Array | int
@@ -48,15 +48,15 @@ class Count(int):
 
 
 class Polynomial(int):
-    """In the place of a number of draws: a rule that is exact for polynomials up to this degree, `Polynomial(5)`.
+    """Replaces a number of draws: requests a rule that is exact for polynomials up to this degree, `Polynomial(5)`.
 
-    `standard_nodes` has such rules, and tables are exact anyway. Weights may be negative. Where there is no rule,
-    `Uncertified` says so.
+    `standard_nodes` has such rules, and tables are always exact. Weights may be negative. If there is no rule,
+    `Uncertified` is raised.
     """
 
 
 def draw_key(count: int) -> PRNGKeyArray:
-    """The key of a rule's fixed draws: the same each time, another one for each batch of a `Count`."""
+    """The key of a rule's fixed draws: the same each time, but different for each batch of a `Count`."""
     if isinstance(count, Polynomial):
         raise Uncertified(f"expectations are taken over draws, which are not exact for polynomials of degree {count}")
     key = jax.random.key(0)
@@ -64,7 +64,7 @@ def draw_key(count: int) -> PRNGKeyArray:
 
 
 def with_batch(count: int, like: int) -> int:
-    """Another number of draws, of the same batch as `like`; a rule for polynomials stays what it is."""
+    """Another number of draws, of the same batch as `like`; a rule for polynomials is unchanged."""
     if isinstance(like, Polynomial):
         return like
     return Count(count, like.batch) if isinstance(like, Count) else count
@@ -75,14 +75,14 @@ def standard_nodes(shape: tuple[int, ...], count: int) -> tuple[Array, Array]:
 
     One dimension: Gauss-Hermite with 32 nodes; above 2048 draws, equal steps. Two to four: a grid of Gauss-Hermite,
     32 x 32 at 2048 draws, 12 x 12 x 12, 6 x 6 x 6 x 6. More: `count` fixed antithetic draws, whitened so that mean and
-    covariance are exact. Other batches of a `Count`: fewer nodes or steps moved, the grid turned, other draws. A
-    `Polynomial` in the place of `count` gives a rule of few nodes that is exact up to its degree.
+    covariance are exact. Other batches of a `Count`: fewer nodes, shifted steps, a rotated grid, or other draws. A
+    `Polynomial` in place of `count` returns a rule of few nodes that is exact up to its degree.
     """
     size = int(np.prod(shape))
     if isinstance(count, Count):
         made = [_standard(size, int(count), batch) for batch in range(BATCHES)]
         longest = max(len(weight) for _, weight in made)
-        # A rule that is shorter is filled up with nodes that weigh nothing.
+        # A shorter rule is padded with nodes of zero weight.
         nodes = np.stack([np.pad(x, ((0, longest - len(x)), (0, 0))) for x, _ in made])
         weights = np.stack([np.pad(w, (0, longest - len(w))) for _, w in made])
         found: tuple[Any, Any] = jnp.asarray(nodes)[count.batch], jnp.asarray(weights)[count.batch]
@@ -94,9 +94,9 @@ def standard_nodes(shape: tuple[int, ...], count: int) -> tuple[Array, Array]:
 
 
 def in_turn(groups: Sequence[tuple[Noise, Array]]) -> tuple[Noise, ...]:
-    """Randomness of several groups, given with its weights, for samples of one after the other.
+    """Randomness of several groups, given with its weights, for samples of each group in turn.
 
-    Each group has its own nodes where it is picked; where others are, any will do.
+    A group has its own nodes where it is picked; elsewhere the values do not matter.
     """
     sizes = [len(weight) for _, weight in groups]
 
@@ -114,7 +114,7 @@ def _standard(size: int, count: int, batch: int) -> tuple[np.ndarray, np.ndarray
         return line[:, None], weight
     rng = np.random.default_rng(batch)
     if 1 < size <= _GRID:
-        # The powers of a whole number that are one are not quite so in floating point.
+        # Integer roots are not exact in floating point.
         side = max(2, int((count / 2 if size == 2 else count) ** (1.0 / size) + 1e-9))
         grid, weights = grid_rule(size, min(max(side, _HERMITE_NODES), _MOST) if size == 2 else side)
         turn = np.linalg.qr(rng.standard_normal((size, size)))[0] if batch else np.eye(size)
@@ -127,7 +127,7 @@ def _standard(size: int, count: int, batch: int) -> tuple[np.ndarray, np.ndarray
 
 
 def _steps(count: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
-    shift = (0.5 + batch * (5**0.5 - 1) / 2) % 1.0  # multiples of the golden ratio lie evenly
+    shift = (0.5 + batch * (5**0.5 - 1) / 2) % 1.0  # multiples of the golden ratio are evenly spread
     line = (np.arange(count) + shift) * (2 * _REACH / count) - _REACH
     weight = np.exp(-(line**2) / 2)
     return line, weight / weight.sum()

@@ -1,4 +1,4 @@
-"""Nodes and weights by which expectations over N(0, I) are exact for polynomials."""
+"""Quadrature rules for N(0, I) that are exact for polynomials."""
 
 import numpy as np
 
@@ -6,14 +6,14 @@ from performative.facts import Uncertified
 
 # Up to this many dimensions a grid has about as few nodes as any other rule.
 _GRID = 3
-# Of a rule for polynomials: 180 dimensions at degree 5.
+# Maximum nodes of a rule for polynomials: 180 dimensions at degree 5.
 _MOST_NODES = 1 << 16
 
 
 def polynomial_rule(size: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes [n, size] and weights [n] for N(0, I), exact for polynomials up to `degree`; weights may be negative.
 
-    Up to three dimensions, and above degree 5, a grid of Gauss-Hermite. Else, up to degree 3, +-sqrt(m) e_i; up to
+    Up to three dimensions, and above degree 5, a Gauss-Hermite grid. Otherwise, up to degree 3, +-sqrt(m) e_i; up to
     degree 5, 2 m^2 + 1 nodes: see `_degree_five`.
     """
     side = degree // 2 + 1

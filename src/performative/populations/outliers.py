@@ -1,4 +1,4 @@
-"""Data that have nothing to do with the model."""
+"""Data that do not depend on the model."""
 
 import equinox as eqx
 import jax
@@ -18,15 +18,15 @@ _LAWS = ("normal", "uniform", "laplace", "cauchy", "student3")
 class Outliers(AbstractPopulation[None]):
     """Samples of theta's shape that do not react: the Q_i of `Contaminated`.
 
-        Z_i = location_i + scale_i U,      U ~ law, each coordinate by itself
+        Z_i = location_i + scale_i U,      U ~ law, independent coordinates
 
     Args:
         law: "normal" (variance 1), "uniform" on (-1, 1), "laplace" (density exp(-|u|) / 2), "cauchy", or "student3" (t
             with three degrees of freedom).
         location: A number, [N] or [N, d]; `scale` likewise.
 
-    All laws are symmetric; "cauchy" has no mean and "student3" no third moment, so that risks may be infinite.
-    For another law for each client, put several into a `Mixture` with shares `Constant(rows of 0 and 1)`.
+    All distributions are symmetric; "cauchy" has no mean and "student3" no third moment, so risks may be infinite. For
+    a different distribution per client, put several into a `Mixture` with shares `Constant(rows of 0 and 1)`.
     """
 
     references = ()
@@ -56,7 +56,7 @@ class Outliers(AbstractPopulation[None]):
         return widest(np.shape(self.location)[1:], np.shape(self.scale)[1:])
 
     def model_shape(self) -> tuple[int, ...] | None:
-        # One number a client fits models of any shape.
+        # One number per client fits models of any shape.
         return self._shape() or None
 
     def draw(self, key: PRNGKeyArray, shape: tuple[int, ...], theta: Theta, rows: RowNumbers | None = None) -> Array:
@@ -77,7 +77,7 @@ class Outliers(AbstractPopulation[None]):
         return self.location + self.scale * noise
 
     def quadrature(self, theta: Theta, count: int) -> tuple[Array, Array]:
-        """Exact for the normal law; for the others fixed draws and their mirror images, so that means are exact."""
+        """Exact for the normal distribution; for the others fixed antithetic draws, so means are exact."""
         if self.law == "normal":
             return standard_nodes(jnp.shape(theta), count)
         half = self.draw(draw_key(count), (max(count // 2, 1),), theta)

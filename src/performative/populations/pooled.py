@@ -18,11 +18,12 @@ from performative.types import ArrayLike, Loss, Noise, Numbers, RowNumbers, Samp
 
 
 class Pooled(AbstractWrapper[PyTree]):
-    """One client whose samples come from all of `inner`'s clients, client i with chance `weights`_i.
+    """One client whose samples come from all of `inner`'s clients, from client i with probability `weights`_i.
 
         Z ~ sum_i p_i D_i(theta)
 
-    What a central learner sees. Points and risks are those of the federation; what is lost is who is whose.
+    What a central learner sees. Points and risks are those of the federation; only the assignment of people to clients
+    is lost.
     """
 
     exact_family = False
@@ -32,7 +33,7 @@ class Pooled(AbstractWrapper[PyTree]):
 
     @property
     def capacity(self) -> None:
-        """Rows of one client's table do not number the samples of all."""
+        """None: row numbers of one client's table do not index the samples of all."""
         return None
 
     @property

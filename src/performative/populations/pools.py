@@ -1,4 +1,4 @@
-"""People who take time: pools that feel models which trail the deployed one."""
+"""People who react with a delay: pools that respond to models lagging behind the deployed one."""
 
 from abc import abstractmethod
 from typing import Any
@@ -29,12 +29,12 @@ from performative.types import (
     per_client,
 )
 
-# For each pool, the model that it feels and what inner's data remember under it.
+# For each pool, the model that it feels and the world of `inner` under it.
 Felt = tuple[tuple[Theta, PyTree], ...]
 
 
 class AbstractTrailing(AbstractWrapper[Felt]):
-    """Pools of people, each of which feels a model that trails the deployed one.
+    """Pools of people, each of which responds to a model that lags behind the deployed one.
 
     felt_ij <- felt_ij + speed_ij (theta - felt_ij),      Z_i ~ sum_j share_ij D_i(felt_ij)
     """
@@ -97,17 +97,17 @@ class AbstractTrailing(AbstractWrapper[Felt]):
         return all(not is_concrete(speed) or bool(np.all(np.asarray(speed) > 0)) for _, speed in self.pools)
 
     def _read(self, noise: Noise) -> tuple[Noise, Int[Array, ""] | None]:
-        """The inner randomness, and the pool that it is for; None where there is one only."""
+        """The inner randomness, and the pool that it is for; None if there is only one."""
         if len(self.pools) == 1:
             return noise, None
         which, own = noise
         return own, pick(which, jnp.stack([share for share, _ in self.pools]))
 
     def _weigh(self, each: list[tuple[Noise, Array]]) -> tuple[Noise, Array]:
-        """Every pool's nodes in turn, weighed by its share: exact where they are."""
+        """Every pool's nodes in turn, weighted by its share: exact if they are."""
         if len(each) == 1:
             return each[0]
-        # A `which` below 0 names pool -1 - which outright.
+        # A `which` below 0 selects pool -1 - which directly.
         which = jnp.concatenate([jnp.full(weight.shape, -1.0 - j) for j, (_, weight) in enumerate(each)])
         own = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(noise for noise, _ in each))
         shares = [share.astype(weight.dtype) * weight for (share, _), (_, weight) in zip(self.pools, each, strict=True)]
@@ -115,7 +115,7 @@ class AbstractTrailing(AbstractWrapper[Felt]):
 
 
 def _take(picked: Array | None, each: list[Any]) -> Any:
-    """What the picked pool has."""
+    """The entry of the picked pool."""
     chosen = each[0]
     for j, other in enumerate(each[1:], start=1):
         chosen = jax.tree.map(lambda old, new, j=j: jnp.where(picked == j, new, old), chosen, other)
@@ -123,16 +123,15 @@ def _take(picked: Array | None, each: list[Any]) -> Any:
 
 
 class Sluggish(AbstractTrailing):
-    """People who take time: the data react to a model that trails the deployed one. `Pools` with one pool.
+    """People who react with a delay: data respond to a model that lags behind the deployed one. `Pools` with one pool.
 
         felt <- felt + speed_i (theta - felt),      Z_i ~ D_i(felt)
 
-    speed 1 is no memory at all. The points that retraining can settle at do not depend on the speed, but whether and
-    how fast it does so may: with one speed s, a new model every k spells, the squared loss and a mean m + eps felt, a
-    retraining multiplies an error by (1-s)^k + eps (1 - (1-s)^k). People of speed 0 stay for good with the first model
-    that they met: what they end at is not a matter of the deployed model, so that there are no stable or optimal points
-    to name, and runs have no performative risk.
-    Brown, Hod and Kalemaj 2022 call such worlds stateful.
+    Speed 1 means no memory. The fixed points of retraining do not depend on the speed, but whether and how fast it
+    converges may: with one speed s, a new model every k periods, the squared loss and a mean m + eps felt, each
+    retraining multiplies the error by (1-s)^k + eps (1 - (1-s)^k). People of speed 0 respond to the first model
+    forever: their data do not depend on the deployed model, so there are no stable or optimal points, and runs have no
+    performative risk. Brown, Hod and Kalemaj 2022 call such worlds stateful.
     """
 
     references = ("brown2022stateful",)
@@ -161,21 +160,21 @@ class Sluggish(AbstractTrailing):
 
 
 class Pools(AbstractTrailing):
-    """A world with several time scales: pools of people who take notice at different speeds.
+    """A world with several time scales: pools of people who react at different speeds.
 
         felt_ij <- felt_ij + speed_ij (theta - felt_ij),      Z_i ~ sum_j share_ij D_i(felt_ij)
 
-    `share` and `speed` hold one entry for each pool, [K] or [N, K]; shares sum to one, speeds lie in [0, 1]. Whose
-    sample it is does not depend on the model: each comes from pool j with chance share_ij. The squared loss and a mean
-    m_i + eps_i felt_i, a model each spell, give the linear map
+    `share` and `speed` have one entry per pool, [K] or [N, K]; shares sum to one, speeds lie in [0, 1]. The pool of a
+    sample does not depend on the model: each comes from pool j with probability share_ij. The squared loss and a mean
+    m_i + eps_i felt_i, with a new model each period, give the linear map
 
         felt_ij' = felt_ij + speed_ij (theta - felt_ij),      theta' = sum_ij p_i (m_i + eps_i share_ij felt_ij')
 
-    With speeds 0 there are no points to name; see `Sluggish`. Brown, Hod and Kalemaj 2022.
+    With speed 0 there are no stable or optimal points; see `Sluggish`. Brown, Hod and Kalemaj 2022.
     """
 
     references = ("brown2022stateful",)
-    # Data of several pools are a mixture of inner's laws.
+    # Data of several pools are a mixture of inner's distributions.
     exact_family = False
 
     inner: AbstractPopulation[World]

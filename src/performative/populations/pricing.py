@@ -16,11 +16,11 @@ class Pricing(AbstractLocation):
 
         Z_i ~ N(demand_i - sensitivity_i * theta, scale_i^2)
 
-    `demand` is [N] for one price, [N, d] for d of them; `sensitivity` a number, [N], [N, d] or [N, d, d] (goods that
-    stand in for each other). With `negative_revenue`, m and G their averages: theta_PS = G^-1 m, the root of the
-    decoupled gradient; theta_PO solves (G + G^T) theta = m, where G + G^T is positive definite: half of theta_PS
-    where G is symmetric. The decoupled risk is linear in theta, so that retraining to its minimum needs a domain.
-    Zheng et al. 2024, Section 6, pricing with dynamic demands.
+    `demand` is [N] for one price, [N, d] for d of them; `sensitivity` a number, [N], [N, d] or [N, d, d] (substitute
+    goods). With `negative_revenue`, m and G their averages: theta_PS = G^-1 m, the root of the decoupled gradient;
+    theta_PO solves (G + G^T) theta = m, if G + G^T is positive definite: half of theta_PS if G is symmetric. The
+    decoupled risk is linear in theta, so retraining to its minimum needs a domain. Zheng et al. 2024, Section 6,
+    pricing with dynamic demands.
     """
 
     references = ("zheng2024profl",)

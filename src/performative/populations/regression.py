@@ -15,7 +15,7 @@ from performative.populations.linear import by_client, check_shapes, divide, is_
 from performative.populations.nodes import standard_nodes
 from performative.types import ArrayLike, Loss, Numbers, RowNumbers, Theta, is_concrete, per_client
 
-_NUMBERS = 1 << 22  # of clients' matrices that are held at once
+_NUMBERS = 1 << 22  # of clients' matrices that are in memory at once
 
 
 class Regression(AbstractPopulation[None]):
@@ -24,9 +24,9 @@ class Regression(AbstractPopulation[None]):
         x ~ N(features_mean_i, features_cov_i),      y = (slope_i - sensitivity_i * theta) . x + noise_i * normal
 
     z = (x, y). `features_mean` and `slope` are [N] for a number theta (x is a number too), [N, d] for a vector.
-    `features_cov` holds variances (a number, [N], [N, d]) or covariances [N, d, d]; `sensitivity` is a number, [N],
-    [N, d] or [N, d, d]; `noise` a standard deviation. For theta of shape (d,) or a number.
-    With `ridge(penalty)`, S_i = features_cov_i + features_mean_i features_mean_i^T and A_i = 1 + sensitivity_i:
+    `features_cov` contains variances (a number, [N], [N, d]) or covariances [N, d, d]; `sensitivity` is a number, [N],
+    [N, d] or [N, d, d]; `noise` a standard deviation. For theta of shape (d,) or a number. With `ridge(penalty)`, S_i =
+    features_cov_i + features_mean_i features_mean_i^T and A_i = 1 + sensitivity_i:
 
         theta_PS:  (sum p S A + penalty) theta = sum p S slope
         theta_PO:  (sum p A^T S A + penalty) theta = sum p A^T S slope
@@ -49,9 +49,9 @@ class Regression(AbstractPopulation[None]):
         named = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         check_finite("Regression", **named)
         if self.clients < 1:
-            raise ValueError("Regression: features_mean is empty; give one entry a client.")
+            raise ValueError("Regression: features_mean is empty; give one entry per client.")
         if np.ndim(self.noise) > 1:
-            raise ValueError(f"Regression: noise must be a number or one a client; got shape {np.shape(self.noise)}.")
+            raise ValueError(f"Regression: noise must be a number or one per client; got shape {np.shape(self.noise)}.")
         check_rule("Regression", "is a standard deviation and must be >= 0", noise=self.noise)
         del named["noise"]
         check_shapes("Regression", self.model_shape(), named, matrices=("features_cov", "sensitivity"))
@@ -90,7 +90,7 @@ class Regression(AbstractPopulation[None]):
         return self._solve(loss, weights, follow=True)
 
     def _solve(self, loss: Loss, weights: ArrayLike, follow: bool) -> np.ndarray | None:
-        """theta_PO where the data follow theta, else theta_PS; None but for the ridge loss."""
+        """theta_PO if the data follow theta, else theta_PS; None except for the ridge loss."""
         if not isinstance(loss, Ridge) or np.ndim(loss.penalty) > 0 or loss.intercept is not None:
             return None
         shape, clients = self.model_shape(), self.clients
@@ -122,7 +122,9 @@ def _matrices(value: Numbers, clients: int, d: int, rows: slice) -> np.ndarray:
 def _check_covariance(cov: np.ndarray) -> None:
     if cov.ndim < 3:
         if np.any(cov < 0):
-            raise ValueError(f"Regression: features_cov holds variances and must be >= 0; the least is {cov.min():g}.")
+            raise ValueError(
+                f"Regression: features_cov contains variances and must be >= 0; the smallest is {cov.min():g}."
+            )
         return
     uneven = np.abs(cov - np.swapaxes(cov, 1, 2)).max(axis=(1, 2)) > 1e-8 * np.abs(cov).max(axis=(1, 2))
     least = np.linalg.eigvalsh(cov).min(axis=1)
@@ -130,6 +132,6 @@ def _check_covariance(cov: np.ndarray) -> None:
     if len(bad):
         why = "is not symmetric" if uneven[bad[0]] else f"has the eigenvalue {least[bad[0]]:.3g}"
         raise ValueError(
-            f"Regression: features_cov must hold symmetric positive definite matrices; that of client {bad[0]} {why}. "
-            "Give [N, d] variances where features are independent: those may be 0."
+            f"Regression: features_cov must contain symmetric positive definite matrices; that of client {bad[0]} "
+            f"{why}. Give [N, d] variances if features are independent: those may be 0."
         )

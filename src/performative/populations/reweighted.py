@@ -1,4 +1,4 @@
-"""Clients that look harder at what the model gets wrong."""
+"""Clients that upweight what the model gets wrong."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,7 +29,7 @@ from performative.types import (
     per_client,
 )
 
-# Numbers of a client's images that are measured at once (4 MB in float64; what a network makes of them is more).
+# Numbers of a client's images that are evaluated at once (4 MB in float64; the activations of a network take more).
 _NUMBERS = 1 << 19
 # (x, y) or (x, y, count).
 HeldOut = Unchecked[Sequence[ArrayLike]]
@@ -42,28 +42,28 @@ def as_images(value: ArrayLike) -> Any:
 
 
 class Reweighted(AbstractPopulation[Float[Array, " C"]]):
-    """Class weights that follow the class losses; the world is the weights.
+    """Class weights that follow the class losses; the world consists of the weights.
 
         w_k <- exp(temperature * a_k(theta)) / sum_j exp(temperature * a_j(theta))
 
-    A sample is a class k drawn by w, then one of the client's rows of that class. The weights persist between rounds.
-    Classes that a client does not hold keep weight 0. Jin et al. 2024, Section 4.3.
+    A sample is a class k drawn from w, then one of the client's rows of that class. The weights persist between rounds.
+    Classes that a client does not have keep weight 0. Jin et al. 2024, Section 4.3.
 
     Args:
-        x, y: [N, m, ...] rows of numbers (images, say) and their classes 0, 1, ...: [N, m]
-        temperature: a number, or one a client; 0 is data that stay
-        count: [N] rows of each client that are real, where those with fewer than m are padded; None for all m
+        x, y: [N, m, ...] rows of numbers (for example images) and their classes 0, 1, ...: [N, m]
+        temperature: a number, or one per client; 0 means static data
+        count: [N] real rows of each client, if those with fewer than m are padded; None for all m
         held_out: (x, y) or (x, y, count) of other rows of the same clients, on which a_k is measured; None measures on
             the rows of x
-        by: "loss": a_k is the mean loss of class k. "accuracy": the share of rows of class k that are got right, whose
-            loss is lowest under their own label. The paper allows both; by accuracy a positive temperature favors what
-            is right already, so give a negative one to look harder at what is wrong
-        scale: factor on x when a row is sampled or measured, None for 1. Tables of uint8 stay so on the device
-        block: rows measured at once, None for about half a million numbers a client
+        by: "loss": a_k is the mean loss of class k. "accuracy": the fraction of rows of class k that are classified
+            correctly, i.e. whose loss is lowest under their own label. The paper allows both; with accuracy a positive
+            temperature favors what is already correct, so use a negative one to upweight errors
+        scale: factor on x when a row is sampled or measured, None for 1. uint8 tables stay uint8 on the device
+        block: rows measured at once, None for about half a million numbers per client
 
-    A history has the column `tv_distance`: sum_k |w_k - w'_k| / 2 from one round's weights to the next, mean over the
-    cohort. The first of them is the distance from the class shares of the rows.
-    The constructor orders each client's rows by class, so that a draw costs nothing in the number of rows.
+    A history has the column `tv_distance`: sum_k |w_k - w'_k| / 2 from one round's weights to the next, averaged over
+    the cohort. The first is the distance from the class frequencies of the rows. The constructor sorts each client's
+    rows by class, so the cost of a draw does not depend on the number of rows.
     """
 
     references = ("jin2024performative",)
@@ -99,7 +99,7 @@ class Reweighted(AbstractPopulation[Float[Array, " C"]]):
         check_finite("Reweighted", temperature=temperature)
         if np.ndim(temperature) > 1:
             raise ValueError(
-                f"Reweighted: temperature must be a number, or one a client; got shape {np.shape(temperature)}."
+                f"Reweighted: temperature must be a number, or one per client; got shape {np.shape(temperature)}."
             )
         check_number("Reweighted", **given(scale=scale))
         if not is_one_of(by, "loss", "accuracy"):
@@ -109,15 +109,15 @@ class Reweighted(AbstractPopulation[Float[Array, " C"]]):
         last = int(labels[real].max())
         self.classes = last + 1 if classes is None else int(classes)
         if last >= self.classes:
-            raise ValueError(f"Reweighted: classes={classes}, but y holds class {last}; give at least {last + 1}.")
+            raise ValueError(f"Reweighted: classes={classes}, but y contains class {last}; give at least {last + 1}.")
         self.held = _count(labels, real, self.classes)
         self.start = np.cumsum(self.held, axis=1, dtype=np.int32) - self.held
         place = np.where(real, labels, self.classes)  # padding stays at the end
         if np.any(np.diff(place, axis=1) < 0):
             if isinstance(table, AbstractTable):
                 raise ValueError(
-                    f"Reweighted: x is a {type(table).__name__}, whose rows stay where they are, so they must come in "
-                    "the order of their classes; sort each client's rows and y by y first."
+                    f"Reweighted: x is a {type(table).__name__}, whose rows cannot be reordered, so they must be "
+                    "sorted by class; sort each client's rows and y by y first."
                 )
             order = np.argsort(place, axis=1, kind="stable")
             table = np.stack([np.asarray(rows)[o] for rows, o in zip(table, order, strict=True)])
@@ -132,13 +132,13 @@ class Reweighted(AbstractPopulation[Float[Array, " C"]]):
             if len(without):
                 client, k = without[0].tolist()
                 raise ValueError(
-                    f"Reweighted: client {client} has {self.held[client, k]} rows of class {k} and no such row in "
-                    "held_out, so that the class cannot be measured; hold out at least one."
+                    f"Reweighted: client {client} has {self.held[client, k]} rows of class {k} but none in held_out, "
+                    "so the class cannot be measured; hold out at least one."
                 )
 
     @property
     def held_out(self) -> tuple[Any, Any, Any] | None:
-        """The rows on which classes are measured, as the constructor takes them; None where they are those of x."""
+        """The rows on which classes are measured, as the constructor takes them; None if they are those of x."""
         if self.measured is None:
             return None
         return self.measured_x, self.measured_y, np.sum(np.asarray(self.measured), axis=-1, dtype=np.int32)
@@ -166,7 +166,7 @@ class Reweighted(AbstractPopulation[Float[Array, " C"]]):
         measure = self._measure(scene.loss)
         every = jnp.arange(y.shape[0], dtype=jnp.int32)
         real = every < jnp.sum(count, dtype=jnp.int32)
-        every = jnp.where(real, every, 0)  # row 0 stands in for padding, which is never read
+        every = jnp.where(real, every, 0)  # row 0 replaces padding, which is never read
 
         def one(row: Array) -> Array:
             return jnp.asarray(measure(scene.theta, (self._scaled(x[row]), y[row]))).astype(world.dtype)
@@ -180,7 +180,7 @@ class Reweighted(AbstractPopulation[Float[Array, " C"]]):
         return weights.astype(world.dtype)
 
     def settle(self, scene: Scene) -> Float[Array, " C"]:
-        """The weights follow theta at once: one look at the rows is enough."""
+        """The weights follow theta immediately: one update is enough."""
         return self.deploy(self.init(scene), scene)
 
     def world_metrics(self, before: Float[Array, " C"], after: Float[Array, " C"]) -> dict[str, Array]:
@@ -190,7 +190,7 @@ class Reweighted(AbstractPopulation[Float[Array, " C"]]):
         return jax.random.uniform(key, (*shape, 2))
 
     def quadrature_within(self, world: Float[Array, " C"], theta: Theta, count: int) -> tuple[Array, Array]:
-        """Every row once, with chance w_k / (rows of class k): exact, and smooth in the world. Padding has none."""
+        """Every row once, with probability w_k / (rows of class k): exact, and smooth in the world. Padding has 0."""
         every = jnp.arange(self.x.shape[0], dtype=jnp.int32)
         real = every < jnp.sum(self.held, dtype=jnp.int32)
         every = jnp.where(real, every, 0)
@@ -218,14 +218,14 @@ class Reweighted(AbstractPopulation[Float[Array, " C"]]):
         return x if self.scale is None else x * jnp.asarray(self.scale, x.dtype)
 
     def _measure(self, loss: Loss) -> Loss:
-        """What a row adds to a_k."""
+        """The contribution of a row to a_k."""
         if self.by == "loss":
             return loss
         labels = jnp.arange(self.classes, dtype=self.y.dtype)
 
         def right(theta: Theta, z: Sample) -> Array:
             x, y = z
-            # What does not depend on the label, the network above all, is worked out once.
+            # Whatever does not depend on the label, above all the network, is computed once.
             each = jax.vmap(lambda label: loss(theta, (x, label)))(labels)
             return each[y] <= jnp.min(each)
 
@@ -233,7 +233,7 @@ class Reweighted(AbstractPopulation[Float[Array, " C"]]):
 
 
 def _read_rows(name: str, x: ArrayLike, y: ArrayLike, count: ArrayLike | None) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Rows, their classes and which of them are real, checked; `name` is what they are called besides x and y."""
+    """Rows, their classes and which of them are real, checked; `name` is a prefix of x and y in messages."""
     x, y, count = as_images(x), np.asarray(as_labels(y)), as_counts(count)
     if np.ndim(x) < 3 or y.shape != np.shape(x)[:2]:
         raise ValueError(
@@ -244,7 +244,7 @@ def _read_rows(name: str, x: ArrayLike, y: ArrayLike, count: ArrayLike | None) -
     real = np.broadcast_to(np.arange(y.shape[1]) < np.reshape(y.shape[1] if count is None else count, (-1, 1)), y.shape)
     if y.dtype.kind != "i" or y[real].min() < 0:
         found = np.unique(y[real])[:5].tolist()
-        raise ValueError(f"Reweighted: {name}y must hold class numbers 0, 1, ...; got {found}.")
+        raise ValueError(f"Reweighted: {name}y must contain class labels 0, 1, ...; got {found}.")
     return x, y, real
 
 
@@ -257,18 +257,18 @@ def _read_held_out(
     apart, labels, real = _read_rows("held_out's ", held_out[0], held_out[1], count)
     if len(apart) != len(x) or apart.shape[2:] != x.shape[2:] or apart.dtype != x.dtype:
         raise ValueError(
-            f"Reweighted: held_out's x must hold rows of the same clients, shape and dtype as x, {x.dtype} "
+            f"Reweighted: held_out's x must contain rows of the same clients, shape and dtype as x, {x.dtype} "
             f"[{len(x)}, ..., {', '.join(map(str, x.shape[2:]))}]; got {apart.dtype} {list(apart.shape)}."
         )
     last = labels[real].max()
     if last >= classes:
         raise ValueError(
-            f"Reweighted: held_out's y holds class {last}, but there are {classes} classes; give classes=."
+            f"Reweighted: held_out's y contains class {last}, but there are {classes} classes; give classes=."
         )
     return apart, labels, real
 
 
 def _count(y: np.ndarray, real: np.ndarray, classes: int) -> np.ndarray:
-    """Real rows of each class that each client has."""
+    """Number of real rows per client and class."""
     pairs = zip(y, real, strict=True)
     return np.stack([np.bincount(row[here], minlength=classes) for row, here in pairs]).astype(np.int32)

@@ -1,4 +1,4 @@
-"""Clients' tables [N, m, ...]: how many rows of each are real, and what stands in the others."""
+"""Clients' tables [N, m, ...]: how many rows of each are real, and how the others are padded."""
 
 import dataclasses
 from typing import Any
@@ -22,12 +22,12 @@ def as_counts(value: ArrayLike | None) -> Any:
     array = as_array(value)
     whole = array.dtype.kind in "iu" or (array.dtype.kind == "f" and np.all(array == np.floor(array)))
     if not whole or not np.all(np.abs(array) < 2**31):
-        raise ValueError(f"count must hold whole numbers of rows; got {value!r}.")
+        raise ValueError(f"count must contain whole numbers of rows; got {value!r}.")
     return array.astype(np.int32)
 
 
 def as_labels(value: ArrayLike) -> Any:
-    """Labels keep whole numbers whole and other values as they are."""
+    """Labels: integers stay integers, other values are unchanged."""
     if isinstance(value, AbstractTable):
         return value
     value = value if isinstance(value, jax.Array) else as_array(value)
@@ -37,8 +37,8 @@ def as_labels(value: ArrayLike) -> Any:
         low, high = int(value.min()), int(value.max())
         if low < -(2**31) or high >= 2**31:
             raise ValueError(
-                f"y holds whole numbers from {low} to {high}, which do not fit into the 32 bits of a label; "
-                "give targets as floats."
+                f"y contains whole numbers from {low} to {high}, which do not fit into the 32 bits of a label; give "
+                "targets as floats."
             )
     return value.astype(np.int32)
 
@@ -46,7 +46,7 @@ def as_labels(value: ArrayLike) -> Any:
 def table_nodes(capacity: int, rows: Array | int) -> tuple[Array, Array]:
     """Every row of a table once: expectations over it are exact.
 
-    Padding weighs nothing and is never read: row 0, which every table has, stands in its place.
+    Padding has zero weight and is never read: row 0, which every table has, replaces it.
     """
     every = jnp.arange(capacity, dtype=jnp.int32)
     real = every < rows
@@ -55,7 +55,7 @@ def table_nodes(capacity: int, rows: Array | int) -> tuple[Array, Array]:
 
 
 def labels_in(population: eqx.Module) -> np.ndarray | None:
-    """The labels y that occur in real rows, in sorted order; None where there are none, or they cannot be looked at."""
+    """The labels y that occur in real rows, sorted; None if there are none, or they cannot be read."""
     labels, count = getattr(population, "y", None), getattr(population, "count", None)
     if labels is None or isinstance(labels, AbstractTable) or not is_concrete((labels, count)):
         return None
@@ -66,10 +66,10 @@ def labels_in(population: eqx.Module) -> np.ndarray | None:
 
 
 def check_tables(owner: str, count: Counts | None, **tables: Any) -> None:
-    """Refuse a count that does not fit, padding that nobody counted, and values in real rows that are not finite.
+    """Raise for an invalid count, padding without a count, and non-finite values in real rows.
 
     Args:
-        tables: by the names that the population has for them, [N, m, ...]; None where one is missing
+        tables: by the population's names for them, [N, m, ...]; None if one is missing
     """
     there = {name: table for name, table in tables.items() if table is not None}
     rows = next(iter(there.values())).shape[1]
@@ -79,7 +79,7 @@ def check_tables(owner: str, count: Counts | None, **tables: Any) -> None:
         first = next(iter(there))
         if np.shape(held) not in ((), there[first].shape[:1]):
             raise ValueError(
-                f"{owner}: count must be one number of rows a client, [{there[first].shape[0]}]; got shape "
+                f"{owner}: count must be one number of rows per client, [{there[first].shape[0]}]; got shape "
                 f"{np.shape(held)}."
             )
         if np.any((held < 1) | (held > rows)):
@@ -98,7 +98,7 @@ def check_tables(owner: str, count: Counts | None, **tables: Any) -> None:
 
 
 def padding_of(table: Array | np.ndarray | AbstractTable) -> Bool[np.ndarray, "N m"] | None:
-    """Rows at the end of clients' tables that hold nothing but NaN, or no label; None where there are none.
+    """Rows at the end of clients' tables that contain only NaN, or no label; None if there are none.
 
     This is what `pf.partition.tables` pads with; a table on disk knows how many rows were written to it.
     """
@@ -112,7 +112,7 @@ def padding_of(table: Array | np.ndarray | AbstractTable) -> Bool[np.ndarray, "N
     if values.dtype.kind not in "if" or not np.any(_is_blank(values[:, -1:])):
         return None
     if len(values) == 1 and values.dtype.kind == "f":
-        return None  # a single client's table has its own length: NaN is a value that is missing
+        return None  # a single client's table has its own length: NaN means a missing value
     blank = _is_blank(values)
     return np.logical_and.accumulate(blank[:, ::-1], axis=1)[:, ::-1]
 
@@ -123,7 +123,7 @@ def _is_blank(values: np.ndarray) -> np.ndarray:
 
 
 def check_own_tables(population: Any) -> None:
-    """The same refusal of padding for a population of the user's own: it has tables, and nothing that counts rows."""
+    """The same check for padding in a custom population that has tables but no row counts."""
     if getattr(population, "count", None) is not None or np.ndim(population.rows):
         return
     for field in dataclasses.fields(population):
@@ -134,7 +134,7 @@ def check_own_tables(population: Any) -> None:
 
 
 def _check_padding(owner: str, name: str, padding: np.ndarray, real: np.ndarray | None) -> None:
-    """Padding must lie past what `count` says; without a count there must be none."""
+    """Raise unless padding starts after `count` rows; without a count there must be none."""
     held = (~padding).sum(axis=1)
     if real is None:
         shorter = int(np.sum(padding.any(axis=1)))

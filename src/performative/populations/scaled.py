@@ -1,4 +1,4 @@
-"""Clients of unequal weight as clients of equal weight, each with a loss of its own size."""
+"""Clients of unequal weight expressed as clients of equal weight with scaled losses."""
 
 from typing import Any, ClassVar
 

@@ -1,4 +1,4 @@
-"""Worlds at rest: the fixed point that a world's memory comes to while one model stays deployed."""
+"""The fixed point to which a world's memory converges while one model stays deployed."""
 
 import itertools
 from collections.abc import Callable
@@ -10,20 +10,19 @@ from jaxtyping import Array, Bool, Float
 
 from performative.types import World
 
-# Spells after which a world that still moves counts as one that does not settle.
+# Periods after which a world that still moves counts as non-convergent.
 SPELLS = 10_000
-# A world is at rest where a spell moves it by less than so many units in the last place.
+# A world has converged if a period moves it by less than this many units in the last place.
 _UNITS = 64
-# Memories of up to so many numbers are solved with a matrix when derivatives are taken, longer ones by iteration.
+# For derivatives, memories of up to this many numbers are solved with a matrix, longer ones by iteration.
 _DENSE = 512
 
 
 def settled(move: Callable[[World], World], world: World) -> World:
-    """The world w = move(w) that spells under one model lead to from `world`.
+    """The fixed point w = move(w) reached from `world` under one model.
 
-    Numbers are NaN where it is not at rest after 10,000 spells: nothing can be said of such a world. Derivatives are
-    those of the fixed point (implicit function theorem), not of the way there, so they need a limit that does not
-    depend on where the memory started.
+    Numbers are NaN if it has not converged after 10,000 periods. Derivatives are those of the fixed point (implicit
+    function theorem), not of the iterations, so they require a limit that does not depend on the initial memory.
     """
     if not jax.tree.leaves(world):
         return move(world)
@@ -47,14 +46,14 @@ def settled(move: Callable[[World], World], world: World) -> World:
 
     root, unrest = jax.lax.custom_root(gap, start, spells, _solve, has_aux=True)
     found = shaped(root + unrest)
-    # What is no floating number has no NaN.
+    # Non-floating leaves cannot be NaN.
     return jax.tree.map(lambda a, b: a if _floating(a) else b, found, shaped(root))
 
 
 def flatten_world(world: World) -> tuple[Float[Array, " n"], Callable[[Array], World]]:
-    """A world as one vector of floating numbers, whole numbers among them, and the way back."""
+    """A world as one vector of floats, integers included, and its inverse."""
     leaves, structure = jax.tree.flatten(jax.tree.map(jnp.asarray, world))
-    # Of the leaves only shapes are kept, so that the way back serves other worlds, under other transformations too.
+    # Only the shapes of leaves are kept, so the inverse works for other worlds and under other transformations.
     like = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
     floats = [leaf.dtype for leaf in like if _floating(leaf)]
     dtype = max(floats, key=lambda kind: jnp.finfo(kind).bits, default=jnp.result_type(float))
@@ -82,7 +81,7 @@ def _solve(gap: Callable[[Array], Array], y: Float[Array, " n"]) -> Float[Array,
         return jnp.linalg.solve(jax.jacfwd(gap)(y), y)
 
     def iterate(gap: Callable[[Array], Array], y: Array) -> Array:
-        """x <- J x - y, which converges where spells do."""
+        """x <- J x - y, which converges if the world does."""
 
         def spell(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             x, _, count = carry

@@ -1,4 +1,4 @@
-"""How many of a client's samples come from each group, as a function of the deployed model."""
+"""The fraction of a client's samples from each group, as a function of the deployed model."""
 
 from abc import abstractmethod
 from typing import Any
@@ -15,27 +15,27 @@ from performative.types import Numbers, Scene, Theta, is_concrete, per_client
 
 __all__ = ["AbstractShare", "Budgets", "Constant", "Linear", "Logit", "Losses"]
 
-# The merit of all others to people who have nowhere else to go.
+# The merit of all others for people who have no alternative.
 _NOWHERE = -1e30
 
 
 def scale_to_one(raw: Float[Array, " K"]) -> Float[Array, " K"]:
-    """Numbers >= 0 as shares; where nothing is left, all groups are alike."""
+    """Normalize numbers >= 0 to shares; if all are 0, the shares are equal."""
     total = jnp.sum(raw)
     return jnp.where(total > 0, raw / jnp.where(total > 0, total, 1), 1 / len(raw))
 
 
 def pick(which: Float[Array, ""], share: Float[Array, " K"]) -> Int[Array, ""]:
-    """The group in whose stretch of (0, 1) `which` falls; a negative `which` names group -1 - which outright."""
+    """The group whose interval of (0, 1) contains `which`; a negative `which` selects group -1 - which directly."""
     edges = jnp.cumsum(share).astype(which.dtype)
     drawn = jnp.sum(which * edges[-1] >= edges[:-1], dtype=jnp.int32)
     return jnp.where(which < 0, (-1 - which).astype(jnp.int32), drawn)
 
 
 class AbstractShare(AbstractPart):
-    """nu(theta), written for ONE client: the chance that a sample comes from group k = 0, 1, ...
+    """nu(theta), written for ONE client: the probability that a sample comes from group k = 0, 1, ...
 
-    Numbers that leave the simplex are clipped and scaled to sum to one.
+    Values outside the simplex are clipped and scaled to sum to one.
     """
 
     @property
@@ -49,20 +49,20 @@ class AbstractShare(AbstractPart):
         return True
 
     def fixed(self) -> tuple[Any, ...] | None:
-        """The share of each group, a number or [N], where theta does not move them; else None."""
+        """The share of each group, a number or [N], if theta does not move them; else None."""
         return None
 
     @property
     def reads_models(self) -> bool:
-        """Whether the shares depend on other models than the one that people meet: then `remember` and `beside`."""
+        """Whether the shares depend on models other than people's own: then `remember` and `beside` are used."""
         return False
 
     def remember(self, scene: Scene) -> PyTree:
-        """What people know of the other models of a scene."""
+        """What people know about the other models of a scene."""
         return None
 
     def beside(self, theta: Theta, others: PyTree) -> Float[Array, " K"]:
-        """The shares under theta beside what people know of the others."""
+        """The shares under theta, given what people know about the other models."""
         return self(theta)
 
     @abstractmethod
@@ -71,11 +71,11 @@ class AbstractShare(AbstractPart):
 
 
 class Constant(AbstractShare):
-    """Shares that stay.
+    """Constant shares.
 
         nu_{i,k} = share_{i,k}
 
-    `share` [K], or [N, K]: rows of 0 and 1 give each client a group of its own.
+    `share` [K], or [N, K]: rows of 0 and 1 give each client its own group.
     """
 
     references = ()
@@ -85,7 +85,7 @@ class Constant(AbstractShare):
     def __check_init__(self) -> None:
         check_columns("Constant", share=self.share)
         if is_concrete(self.share) and (least := min(np.min(entry) for entry in self.share.entries)) < 0:
-            raise ValueError(f"Constant: share must not be negative; the least is {least:g}.")
+            raise ValueError(f"Constant: share must not be negative; the smallest is {least:g}.")
         check_sum("Constant", "share", self.share, 1.0)
 
     @property
@@ -104,13 +104,13 @@ class Constant(AbstractShare):
 
 
 class Linear(AbstractShare):
-    """Shares that follow the model linearly.
+    """Shares that are linear in the model.
 
         nu_{i,k}(theta) = level_{i,k} + slope_{i,k} . theta
 
     `level` [K] or [N, K] sums to one over the groups, `slope` to zero: the same shapes for a number theta, [N, K, d]
-    for a vector. Beyond the simplex the shares are clipped to [0, 1] and scaled to sum to one.
-    Zheng et al. 2024, Appendix D.2.2: level = (0.5, 0.5), slope = (0.5, -0.5).
+    for a vector. Outside the simplex the shares are clipped to [0, 1] and scaled to sum to one. Zheng et al. 2024,
+    Appendix D.2.2: level = (0.5, 0.5), slope = (0.5, -0.5).
     """
 
     references = ("zheng2024profl",)
@@ -138,13 +138,13 @@ class Linear(AbstractShare):
 
 
 class Budgets(AbstractShare):
-    """Groups stay by the money that prices theta leave them.
+    """Groups participate in proportion to the money that prices theta leave them.
 
         nu_{i,k}(theta) = r_{i,k} / sum_j r_{i,j},      r_{i,k} = max(budget_i - theta . demand_{i,k}, 0)
 
     `demand` [K] or [N, K] for one price, [N, K, d] for d; `budget` a number or [N].
     Zheng et al. 2024, Section 6, pricing with dynamic contribution. Differs from the paper, where r may turn
-    negative: a group that has spent its budget is gone, and where all have, the groups are alike.
+    negative: a group that has spent its budget leaves, and if all have, the shares are equal.
     """
 
     references = ("zheng2024profl",)
@@ -166,16 +166,16 @@ class Budgets(AbstractShare):
 
 
 class Logit(AbstractShare):
-    """People of several kinds who go where the model is best for them: customers who change banks.
+    """People of several kinds who choose the model that is best for them: customers who switch banks.
 
         s_{k,i} = exp(sharpness u_k(theta_i)) / sum_j exp(sharpness u_k(theta_j)),      u_k(theta) = merit_k . theta
         nu_{i,k} = size_k s_{k,i} / sum_l size_l s_{l,i}
 
-    s_{k,i} is the share of people of kind k who choose bank i, nu_{i,k} what part of bank i's customers they are.
-    `size` [K] or [N, K] says how many people of each kind there are; `merit` [K] or [N, K] for a number theta,
-    [N, K, d] for a vector; `sharpness` >= 0 is a number or [N]: at 0 they choose by lot. The other models enter by
-    log sum_j exp(sharpness u_k(theta_j)), one number a kind, whatever the number of banks. Where one model is deployed
-    for all there is nothing to choose. Dean et al. 2022; Ginart et al. 2021.
+    s_{k,i} is the share of people of kind k who choose bank i, nu_{i,k} is their fraction of bank i's customers. `size`
+    [K] or [N, K] is the number of people of each kind; `merit` [K] or [N, K] for a number theta, [N, K, d] for a
+    vector; `sharpness` >= 0 is a number or [N]: at 0 they choose at random. The other models enter through log sum_j
+    exp(sharpness u_k(theta_j)), one number per kind, whatever the number of banks. If one model is deployed for all,
+    there is no choice. Dean et al. 2022; Ginart et al. 2021.
     """
 
     references = ("dean2022emergent", "ginart2021competing")
@@ -196,7 +196,9 @@ class Logit(AbstractShare):
         if is_concrete(self.size):
             sizes = np.stack(np.broadcast_arrays(*self.size.entries))
             if np.min(sizes) < 0 or np.min(np.sum(sizes, axis=0)) <= 0:
-                raise ValueError(f"Logit: size must be >= 0, and not 0 for all groups; the least is {np.min(sizes):g}.")
+                raise ValueError(
+                    f"Logit: size must be >= 0, and not 0 for all groups; the smallest is {np.min(sizes):g}."
+                )
 
     @property
     def groups(self) -> int:
@@ -217,7 +219,7 @@ class Logit(AbstractShare):
         return jax.nn.sigmoid(self._merit(theta) - others)
 
     def beside(self, theta: Theta, others: Float[Array, " K"]) -> Float[Array, " K"]:
-        # By logarithms: where all people of all kinds have left, who would come last still has a share.
+        # In logarithms: if people of all kinds have left, the last to leave still has a share.
         size = self.size.stack()
         known = jnp.log(jnp.where(size > 0, size, 1))
         return jax.nn.softmax(jnp.where(size > 0, known + jax.nn.log_sigmoid(self._merit(theta) - others), -jnp.inf))
@@ -251,7 +253,7 @@ class Losses(AbstractShare):
     def __check_init__(self) -> None:
         check_columns("Losses", slope=self.slope)
         if len(self.slope.entries) != 2:
-            raise ValueError(f"Losses: slope must hold two groups; got {len(self.slope.entries)}.")
+            raise ValueError(f"Losses: slope must have two groups; got {len(self.slope.entries)}.")
         numbers = {"second_moment": self.second_moment, "noise": self.noise, "offset": self.offset}
         check_numbers("Losses", **numbers)
         check_rule("Losses", "must not be negative", **numbers)

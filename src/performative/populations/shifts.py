@@ -1,4 +1,4 @@
-"""How far the deployed model moves every row of a client's table."""
+"""How the deployed model shifts every row of a client's table."""
 
 from abc import abstractmethod
 from typing import Any
@@ -16,23 +16,23 @@ __all__ = ["AbstractShift", "Linear"]
 
 
 class AbstractShift(AbstractPart):
-    """s(theta), written for ONE client: what is added to each of its rows."""
+    """s(theta), written for ONE client: the shift added to each of its rows."""
 
     @abstractmethod
     def __call__(self, theta: Theta) -> Float[Array, "..."]:
         """The shift under the deployed model theta, of a row's shape or one that broadcasts to it."""
 
     def slope(self) -> Any:
-        """M where s(theta) = M theta: a number, [N], [N, d] or [N, d, k]; None where it is no such line."""
+        """M if s(theta) = M theta: a number, [N], [N, d] or [N, d, k]; None if it is not linear."""
         return None
 
     def model_shape(self, row: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Shape of theta for rows of this shape, None where the shift does not settle it. Asked of the whole part."""
+        """Shape of theta for rows of this shape, None if the shift does not determine it. Called on the whole part."""
         return None
 
 
 class Linear(AbstractShift):
-    """A shift in proportion to the model.
+    """A shift proportional to the model.
 
         s_i(theta) = sensitivity_i * theta
 
@@ -62,5 +62,5 @@ class Linear(AbstractShift):
 
 
 def sensitivity_of(shift: AbstractShift | None) -> Any:
-    """The slope that a shift declares, 0 where there is no shift, None where it is no line."""
+    """The slope that a shift declares, 0 if there is no shift, None if it is not linear."""
     return np.zeros(()) if shift is None else declared(shift, "slope")

@@ -1,4 +1,4 @@
-"""Data that stay as they are."""
+"""Data that do not react."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from performative.types import Counts, Numbers, Theta, per_client
 
 
 class Static(AbstractRows[None]):
-    """A row of the client's table, drawn evenly, whatever is deployed: the ordinary federation.
+    """A row of the client's table, drawn uniformly, whatever is deployed: standard federated learning.
 
         z = (x_ij, y_ij),      j ~ Unif([m_i])
 
-    `x` [N, m, ...], `y` [N, m] labels or targets; clients with fewer than m rows are padded and `count` [N] says how
-    many are real (`pf.partition.tables` makes all three). Any model fits, a network too.
+    `x` [N, m, ...], `y` [N, m] labels or targets; clients with fewer than m rows are padded and `count` [N] is the
+    number of real rows (`pf.partition.tables` returns all three). Any model works, including networks.
     """
 
     references = ()

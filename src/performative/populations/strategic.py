@@ -1,4 +1,4 @@
-"""People who change their features to please the model."""
+"""People who change their features in response to the model."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,19 +17,19 @@ from performative.types import Counts, Numbers, Theta, Unchecked, as_array, as_w
 
 
 def _as_columns(features: Unchecked[Sequence[int] | None]) -> Any:
-    """Column numbers as a tuple of Python's own; what is no list of them is left to the checks."""
+    """Column numbers as a tuple of ints; anything else is left to the checks."""
     if features is None or as_array(features).ndim != 1:
         return features
     return tuple(map(as_whole, features))
 
 
 class Strategic(AbstractRows[None]):
-    """Best response to a linear model on some features; the labels stay.
+    """Best response to a linear model on some features; the labels do not change.
 
         "linear":  x = x_bar - strength_i * theta  on `features`               (Perdomo et al. 2020; Jin et al. 2024)
         "evade":   x = x_bar - strength_i * y theta / max(floor, |theta|)      (Li, Yemini and Wai 2024, Example 2.3)
 
-    `x` [N, m, d], `y` [N, m]; clients with fewer than m rows are padded and `count` [N] says how many are real.
+    `x` [N, m, d], `y` [N, m]; clients with fewer than m rows are padded and `count` [N] is the number of real rows.
     `strength` is a number, [N], or [N, 2]: strength_{i,y} for the labels y = 0 and 1 (Zheng et al. 2024, Table 2).
     `features` lists the columns that people can change, None for all. "linear" is the best response to the utility
     -theta.x - |x - x_bar|^2 / (2 strength); "evade" moves only those with y = 1, by at most `strength`.
@@ -74,7 +74,7 @@ class Strategic(AbstractRows[None]):
         by_label = np.ndim(self.strength) == 2 and np.shape(self.strength)[1] == 2
         if np.ndim(self.strength) > 1 and not by_label:
             raise ValueError(
-                "Strategic: strength must be a number, one a client, or [clients, 2], one for each label; "
+                "Strategic: strength must be a number, one per client, or [clients, 2], one for each label; "
                 f"got shape {np.shape(self.strength)}."
             )
         found = labels_in(self) if by_label else None
@@ -86,7 +86,7 @@ class Strategic(AbstractRows[None]):
         return self.x.shape[-2]
 
     def translations(self) -> list[Translation] | None:
-        """x - strength_{i,y} theta on the columns that people can change; the labels stay."""
+        """x - strength_{i,y} theta on the columns that people can change; the labels do not change."""
         if self.response != "linear":
             return None  # how far people go depends on |theta|
         clients, strength = self.clients, np.asarray(self.strength, np.float64)

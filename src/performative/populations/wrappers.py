@@ -18,7 +18,7 @@ from performative.types import Noise, Numbers, RowNumbers, Sample, Scene, Theta,
 
 
 def check_inside(owner: str, **parts: object) -> None:
-    """Refuse what is no population."""
+    """Raise unless each part is a population."""
     for name, part in parts.items():
         if not isinstance(part, AbstractPopulation):
             raise ValueError(f"{owner}: {name} must be a population; got {part!r}.")
@@ -37,12 +37,12 @@ class AbstractWrapper(AbstractPopulation[World]):
 
 
 class Contaminated(AbstractWrapper[tuple[World, PyTree]]):
-    """Huber contamination: a fraction of the samples comes from somewhere else.
+    """Huber contamination: a fraction of the samples comes from another distribution.
 
         P_i(theta) = (1 - fraction_i) D_i(theta) + fraction_i Q_i
 
     `outlier` is any population; it may differ between clients and may even react. Its samples need `inner`'s shape.
-    The stable and optimal points are those of P, not of D: ask for them on `inner` to get the clean ones.
+    The stable and optimal points are those of P, not of D: use `inner` to get the clean ones.
     """
 
     references = ("huber1964robust",)
@@ -60,7 +60,7 @@ class Contaminated(AbstractWrapper[tuple[World, PyTree]]):
 
     def equal_rows(self) -> tuple[int, ...]:
         if equal_rows_of(self.outlier):
-            raise Uncertified("Contaminated: the rows of outlier's table are drawn by chance of their own")
+            raise Uncertified("Contaminated: the rows of outlier's table are drawn with their own probabilities")
         return equal_rows_of(self.inner)
 
     def translations(self) -> list[Translation] | None:
@@ -100,7 +100,7 @@ class Contaminated(AbstractWrapper[tuple[World, PyTree]]):
         return jax.tree.map(lambda c, o: jnp.where(stray, o.astype(c.dtype), c), clean, dirty)
 
     def group(self, noise: Noise, world: tuple[World, PyTree], theta: Theta) -> Int[Array, ""] | None:
-        """An outlier claims the group that the person in its place would have had."""
+        """An outlier is assigned the group of the person it replaces."""
         return self.inner.group(noise[1], world[0], theta)
 
     def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Array]:

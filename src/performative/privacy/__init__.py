@@ -1,4 +1,4 @@
-"""What can be promised about privacy, what was spent, and noise that keeps the promise.
+"""Privacy guarantees, privacy accounting, and calibrated noise.
 
 The accountant takes a second to import, so it is imported when one of its names is first used.
 """

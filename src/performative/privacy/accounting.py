@@ -1,8 +1,8 @@
 """Epsilon of repeated, sampled Gaussian releases, by Google's dp-accounting.
 
-Every privacy number comes from the library: privacy loss distributions (see `loss_distribution`), exact Gaussians, and
-Renyi bounds where a distribution is out of reach. This module matches sampling and neighbors, and searches. It does
-not look at data, and takes the clip and the sampler at their word.
+Every privacy number comes from that library: privacy loss distributions (see `loss_distribution`), exact Gaussians, and
+Renyi bounds if a distribution is out of reach. This module matches sampling schemes with neighbor relations and
+searches over parameters. It does not look at data, and trusts the declared clip and sampler.
 """
 
 import dataclasses
@@ -25,12 +25,12 @@ from performative.privacy.loss_distribution import Directions, Part, composed_ep
 
 Number = float | int | np.integer
 
-_STEPS = 10**7  # beyond, even a coarse distribution grows too long
-# Below this multiplier nothing is promised: accountants lose their digits there.
+_STEPS = 10**7  # with more steps, even a coarse distribution becomes too long
+# Below this multiplier there is no guarantee: accountants lose precision there.
 _LEAST_NOISE = 1e-3
 _MOST = 10**12  # where a search for the number of steps gives up
-# The FFT's rounding grows with the steps; below this delta it hides the tail, and epsilon may come out too small.
-# Against the exact Gaussian it is right at delta = 1e-15 steps and 2 % too small at 1e-17 steps.
+# FFT rounding errors grow with the steps; below this delta they hide the tail, and epsilon may come out too small.
+# Compared with the exact Gaussian it is right at delta = 1e-15 steps and 2 % too small at 1e-17 steps.
 _DELTA_A_STEP = 1e-14
 
 
@@ -56,7 +56,8 @@ class Release:
     """`steps` noisy sums of clipped contributions.
 
     Attributes:
-        noise_multiplier: standard deviation of the noise on the sum, over the clip (largest norm of one contribution)
+        noise_multiplier: standard deviation of the noise on the sum, divided by the clip (largest norm of one
+            contribution)
     """
 
     noise_multiplier: Number
@@ -73,10 +74,10 @@ class Release:
 @old_attributes
 @dataclasses.dataclass(frozen=True)
 class Spending:
-    """What was spent: (epsilon, delta), always an upper bound, and how it was found.
+    """The privacy spent: (epsilon, delta), always an upper bound, and how it was computed.
 
     Attributes:
-        method: "exact" (Gaussian), "pld" (grid set), "rdp", or "none" where there is nothing to compute
+        method: "exact" (Gaussian), "pld" (grid set), "rdp", or "none" if there is nothing to compute
     """
 
     epsilon: float
@@ -88,29 +89,29 @@ class Spending:
 
 
 def spending(release: Release, delta: Number) -> Spending:
-    """What `release` spends at this delta, and by which method. Results are kept."""
+    """What `release` spends at this delta, and by which method. Results are cached."""
     _check_delta(delta)
     return _spending(float(release.noise_multiplier), int(release.steps), release.sampling, float(delta))
 
 
 def epsilon(release: Release, delta: Number) -> float:
-    """The epsilon that `release` spends at this delta, an upper bound; see `spending` for how it was found."""
+    """The epsilon that `release` spends at this delta, an upper bound; see `spending` for the method used."""
     return spending(release, delta).epsilon
 
 
 def epsilons(release: Release, steps: Sequence[Number], delta: Number, grid: float | None = None) -> list[Spending]:
-    """The same for several numbers of steps. A `grid` of one's own is not checked: a coarse one is quick, and safe."""
+    """`spending` for several numbers of steps. A custom `grid` is not checked: a coarse one is fast, and still safe."""
     _check_delta(delta)
     z, grid = float(release.noise_multiplier), None if grid is None else round_down(grid)
     return [_spending(z, int(count), release.sampling, float(delta), grid) for count in steps]
 
 
 def epsilon_bounds(release: Release, delta: Number) -> tuple[float, float]:
-    """(lower, upper): some neighbors reach the lower one, up to the grid; no neighbors exceed the upper one.
+    """(lower, upper): some neighbors attain the lower bound, up to the grid; no neighbors exceed the upper one.
 
-    They differ for sampling without replacement only. There the lower one has a record at +clip replaced by a copy of
-    the others at -clip, which is Poisson sampling's law at half the multiplier. For a truncated Poisson sample the
-    lower one is left at 0: not known.
+    They differ only for sampling without replacement. There the lower bound replaces a record at +clip by a copy of the
+    others at -clip, which yields the distribution of Poisson sampling at half the multiplier. For a truncated Poisson
+    sample no lower bound is known, so it is 0.
     """
     upper = epsilon(release, delta)
     if isinstance(release.sampling, WithoutReplacement):
@@ -122,7 +123,7 @@ def epsilon_bounds(release: Release, delta: Number) -> tuple[float, float]:
 
 
 def calibrate_noise(epsilon: Number, delta: Number, steps: Number, sampling: Sampling) -> float:
-    """The least noise multiplier with which `steps` releases spend at most `epsilon`, and at least 99.7 % of it."""
+    """The smallest noise multiplier such that `steps` releases spend at most `epsilon`, and at least 99.7 % of it."""
     _check_epsilon(epsilon)
     _check_delta(delta)
     count = int(Release(1.0, steps, sampling).steps)
@@ -135,7 +136,7 @@ def calibrate_noise(epsilon: Number, delta: Number, steps: Number, sampling: Sam
     def rough(multiplier: float) -> float:
         return spent(multiplier, round_down(epsilon / 1e3))
 
-    # A cheap grid errs upwards by a few per cent, but knows how fast epsilon falls as the noise grows.
+    # A coarse grid overestimates by a few per cent, but shows how fast epsilon falls as the noise grows.
     multiplier = _least(rough, float(epsilon), 1.0, 2.0, 1.02)
     before, after = rough(multiplier / 1.02), rough(multiplier)
     known = math.isfinite(before) and 0.0 < after < before
@@ -145,12 +146,12 @@ def calibrate_noise(epsilon: Number, delta: Number, steps: Number, sampling: Sam
         if 0.997 * epsilon <= now <= epsilon:
             return multiplier
         multiplier *= min(4.0, max(0.25, now / (0.9985 * epsilon))) ** (1.0 / power)
-    # Epsilon moves in jumps here: stay on the safe side.
+    # Epsilon is discontinuous here: stay on the safe side.
     return _least(spent, float(epsilon), multiplier, 1.02, 1.002)
 
 
 def most_steps(release: Release, epsilon: Number, delta: Number) -> int:
-    """The largest number of steps of `release` (whose own `steps` is left aside) that spends at most `epsilon`."""
+    """The largest number of steps of `release` (whose own `steps` is ignored) that spends at most `epsilon`."""
     _check_epsilon(epsilon)
     _check_delta(delta)
     if release.noise_multiplier == 0.0:
@@ -166,16 +167,16 @@ def most_steps(release: Release, epsilon: Number, delta: Number) -> int:
 
 
 def _between(low: float, high: float, at_low: float, at_high: float, target: float) -> float:
-    """Where log spent meets log target on a straight line in logs; the geometric mean where that says nothing."""
+    """Log-log interpolation of the point where spent meets target; the geometric mean if that is undefined."""
     if not 0.0 < min(at_low, at_high) < max(at_low, at_high) < math.inf:
         return math.sqrt(low * high)
     share = (math.log(target) - math.log(at_low)) / (math.log(at_high) - math.log(at_low))
-    # Off the ends, where a bent curve would make progress slow.
+    # Stay away from the ends, where a curved function would slow progress.
     return low * (high / low) ** min(0.95, max(0.05, share))
 
 
 def _least(spent: Callable[[float], float], target: float, start: float, stride: float, within: float) -> float:
-    """The least x, up to the factor `within`, with spent(x) <= target; `spent` falls with x."""
+    """The smallest x, up to a factor of `within`, with spent(x) <= target; `spent` decreases in x."""
     low, at_low = start, spent(start)
     high, at_high = low, at_low
     while at_high > target:
@@ -192,12 +193,12 @@ def _least(spent: Callable[[float], float], target: float, start: float, stride:
         x = min(high / nudge, max(low * nudge, x)) if high / low > nudge**2 else math.sqrt(low * high)
         value = spent(x)
         low, at_low, high, at_high = (x, value, high, at_high) if value > target else (low, at_low, x, value)
-        nudge = 1.0 / nudge  # the next one on the other side, so that both ends close in
+        nudge = 1.0 / nudge  # alternate sides, so both ends converge
     return high
 
 
 def _largest(spent: Callable[[int], float], target: float, start: int, stride: float) -> int:
-    """The largest whole n with spent(n) <= target, where `spent` grows with n; 0 where 1 is too many."""
+    """The largest integer n with spent(n) <= target, where `spent` increases in n; 0 if 1 is too many."""
     low = high = max(1, start)
     at_low = at_high = spent(low)
     while at_low > target:
@@ -209,14 +210,14 @@ def _largest(spent: Callable[[int], float], target: float, start: int, stride: f
     while at_high <= target:
         if high > _MOST:
             raise ValueError(
-                f"epsilon={target:g} lasts for more than {_MOST:.0g} steps; that is no limit worth a number."
+                f"epsilon={target:g} lasts for more than {_MOST:.0g} steps, which is effectively no limit."
             )
         low, at_low = high, at_high
         high, stride = max(low + 1, math.ceil(low * stride)), stride**1.5
         at_high = spent(high)
     while high - low > 1:
         x = min(high - 1, max(low + 1, math.floor(_between(float(low), float(high), at_low, at_high, target))))
-        # Try x and x + 1: they enclose the answer as soon as the line is good.
+        # Try x and x + 1: they bracket the answer once the interpolation is good.
         for middle in (x, x + 1):
             if not low < middle < high:
                 break
@@ -229,11 +230,11 @@ def _largest(spent: Callable[[int], float], target: float, start: int, stride: f
 
 @functools.lru_cache(maxsize=1 << 14)
 def _spending(z: float, steps: int, sampling: Sampling, delta: float, grid: float | None = None) -> Spending:
-    """What plain numbers spend. A `grid` is used as it is, unchecked; without one it is chosen and checked."""
+    """Cached `spending` on plain numbers. A given `grid` is used unchecked; None chooses and checks one."""
     if steps == 0:
         return Spending(0.0, delta, "none", None, sampling.neighbors, "nothing was released")
     if z < _LEAST_NOISE:
-        why = "there is no noise" if z == 0.0 else f"noise of {z:.3g} clips protects nobody"
+        why = "there is no noise" if z == 0.0 else f"a noise multiplier of {z:.3g} gives no protection"
         return Spending(math.inf, delta, "none", None, sampling.neighbors, why)
     plain = _plain(z, sampling)
     if plain is not None:
@@ -248,18 +249,18 @@ def _spending(z: float, steps: int, sampling: Sampling, delta: float, grid: floa
         if found is not None:
             value, used, note = found
             return Spending(value, delta, "pld", used, sampling.neighbors, note)
-        why = "the distribution has too heavy a tail"
+        why = "the tail of the distribution is too heavy"
     return _by_renyi(z, steps, sampling, delta, why)
 
 
 def _gaussian(multiplier: float, delta: float) -> float:
     """The exact epsilon of one Gaussian release."""
-    with np.errstate(divide="ignore"):  # two terms may agree to the last digit: their difference is 0, its log -inf
+    with np.errstate(divide="ignore"):  # two terms may be equal: the log of their difference is -inf
         return float(dp_accounting.get_epsilon_gaussian(multiplier, delta))
 
 
 def _plain(z: float, sampling: Sampling) -> float | None:
-    """The multiplier of the Gaussian mechanism that this is, where sampling takes all."""
+    """The multiplier of the equivalent Gaussian mechanism if sampling takes everyone, else None."""
     if isinstance(sampling, Everyone) or (isinstance(sampling, WithoutReplacement) and sampling.n == sampling.rows):
         return z / 2
     if isinstance(sampling, PoissonSampling) and sampling.rate == 1.0 and not sampling.truncated:
@@ -268,9 +269,9 @@ def _plain(z: float, sampling: Sampling) -> float | None:
 
 
 def _by_renyi(z: float, steps: int, sampling: Sampling, delta: float, why: str) -> Spending:
-    """The Renyi accountant's bound; a truncated sample has none, so its amplification is given up."""
+    """The Renyi accountant's bound; a truncated sample has none, so its amplification is ignored."""
     if isinstance(sampling, PoissonSampling) and sampling.truncated:
-        # Whatever is drawn, one unit more or less moves the sum by two clips at most.
+        # Whatever is drawn, adding or removing one unit moves the sum by at most two clips.
         value = _gaussian(z / 2 / math.sqrt(steps), delta)
         return Spending(value, delta, "exact", None, sampling.neighbors, f"{why}: sampling is not counted")
     relation = {
@@ -283,8 +284,8 @@ def _by_renyi(z: float, steps: int, sampling: Sampling, delta: float, why: str) 
 
 
 def event(z: float, sampling: Sampling) -> dp_event.DpEvent:
-    """One release, for the library's accountants. Renyi ones refuse the truncated sample, and do not halve by
-    themselves where one is replaced."""
+    """One release as an event for the library's accountants. Renyi accountants reject truncated samples, and do not
+    halve the multiplier themselves for the replace relation."""
     half = dp_event.GaussianDpEvent(z / 2)
     if isinstance(sampling, WithoutReplacement):
         return dp_event.SampledWithoutReplacementDpEvent(sampling.rows, sampling.n, half)
@@ -296,7 +297,7 @@ def event(z: float, sampling: Sampling) -> dp_event.DpEvent:
 
 
 def _directions(z: float, sampling: Sampling) -> Directions:
-    """The laws that dominate one release."""
+    """The dominating pairs of one release."""
     remove, add, replace = AdjacencyType.REMOVE, AdjacencyType.ADD, AdjacencyType.REPLACE
     if isinstance(sampling, WithoutReplacement):
         return ((Part(1.0, z / 2, sampling.n / sampling.rows, remove, add),),)

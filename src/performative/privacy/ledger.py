@@ -1,4 +1,4 @@
-"""What a run has spent, round by round, and when it has to stop."""
+"""The privacy spent by a run, round by round, and when it must stop."""
 
 import json
 import math
@@ -17,17 +17,17 @@ from performative.privacy.secure import describe_noise
 from performative.problem import Problem
 from performative.types import Theta
 
-# Numbers of rounds at which epsilon is worked out; between two of them the ledger writes the later, larger one.
+# Numbers of rounds at which epsilon is computed; in between, the ledger reports the next, larger value.
 _POINTS = 32
-# The grid for that, in parts of the last epsilon.
+# The grid used there, as a fraction of the final epsilon.
 _COARSE = 1e-3
 
 
 class Ledger:
-    """The books of one run, kept in its checkpoint's folder where it has one.
+    """The privacy ledger of one run, stored in its checkpoint folder if it has one.
 
-    `wasted` counts rounds whose noise was drawn and lost: they were spent all the same. `seen` says what looks at
-    more than published models, and voids the guarantee.
+    `wasted` counts rounds whose noise was drawn and lost: they count as spent. `seen` lists what observes more than
+    the published models, which voids the guarantee.
     """
 
     @checked
@@ -58,10 +58,11 @@ class Ledger:
         self.told: dict[str, Any] = {"noise": privacy.noise, "mechanism": mechanism, "wasted": 0, "drawn": 0}
 
     def resume(self, notes: dict[str, Any]) -> None:
-        """Take up the books of a run whose checkpoint has these notes.
+        """Resume the ledger of a run whose checkpoint has these notes.
 
-        Secure noise that was drawn for more rounds than the checkpoint has is lost, and was spent. Books that are
-        missing, altered, older than the checkpoint or of other noise stop the run: what was lost would be forgotten.
+        Secure noise drawn for more rounds than the checkpoint has is lost, but counts as spent. A ledger that is
+        missing, altered, older than the checkpoint or of another kind of noise stops the run: otherwise lost rounds
+        would not be counted.
         """
         self.done, noted = notes["round"], notes.get("ledger")
         if self.file is None:
@@ -69,33 +70,33 @@ class Ledger:
         if not self.file.exists():
             if noted is not None:
                 raise ValueError(
-                    f"privacy: {self.file} is missing, so that nobody knows what was drawn and lost since the "
-                    "checkpoint. Put it back; without it this run must not go on."
+                    f"privacy: {self.file} is missing, so the noise drawn and lost since the checkpoint is unknown. "
+                    "Restore the file; without it this run cannot continue."
                 )
             if self.done and self.secure:
-                raise ValueError('privacy: the run in the checkpoint has fast noise; go on with noise="fast".')
+                raise ValueError('privacy: the run in the checkpoint has fast noise; continue with noise="fast".')
             return
         book = self._read()
         if noted is not None and (book["drawn"] < noted["drawn"] or book["wasted"] < noted["wasted"]):
-            raise ValueError(f"privacy: {self.file} is older than the checkpoint beside it; put the right one back.")
+            raise ValueError(f"privacy: {self.file} is older than the checkpoint next to it; restore the right one.")
         if book["noise"] != self.privacy.noise:
             raise ValueError(
-                f'privacy: the run in the checkpoint has {book["noise"]} noise; go on with noise="{book["noise"]}".'
+                f'privacy: the run in the checkpoint has {book["noise"]} noise; continue with noise="{book["noise"]}".'
             )
         if book["mechanism"] != self.told["mechanism"]:
             raise ValueError(
                 f"privacy: {self.file} counts {book['drawn']} rounds of another mechanism (noise, sampling or steps "
-                "differ), which are spent; go on with that one, or give another folder and add up both epsilons."
+                "differ), which are spent; continue with that one, or use another folder and add up both epsilons."
             )
         self.wasted, done = book["wasted"], self.done
         if self.secure:
             self.wasted += max(0, book["drawn"] - done)
-            # Samples are drawn anew, too: in the epoch that was left a person can come a second time.
+            # Samples are redrawn, too: in the interrupted epoch, a person may be drawn a second time.
             epochs = [math.ceil(1 / mine.each) for mine in self.guarantee.releases if mine.each < 1]
             self.wasted += max(epochs, default=0)
 
     def _read(self) -> dict[str, Any]:
-        """The books as they were written; `Damaged` where they were altered."""
+        """Read the ledger; raise `Damaged` if it was altered."""
         assert self.file is not None
         try:
             book = json.loads(self.file.read_text())
@@ -107,7 +108,7 @@ class Ledger:
         return book
 
     def write(self, upto: int) -> None:
-        """Write down, before it begins, up to which round noise will be drawn."""
+        """Record, in advance, up to which round noise will be drawn."""
         self.told |= {"wasted": self.wasted, "drawn": upto}
         if self.file is not None:
             spent = self.spent(upto).epsilon
@@ -118,24 +119,24 @@ class Ledger:
             write_whole(self.file, json.dumps(book | {"digest": digest_of(json.dumps(book).encode())}).encode())
 
     def most_rounds(self, rounds: int) -> int:
-        """How many of `rounds` the budget allows; what is done stays done."""
+        """How many of `rounds` the budget allows, at least the rounds already done."""
         budget, delta = self.privacy.epsilon, self.privacy.delta
         if budget is None or self.spent(rounds).epsilon <= budget:
             return rounds
         allowed = int(max(self.guarantee.most_rounds(budget, delta) - self.wasted, min(self.done, rounds)))
         if allowed == 0:
             raise ValueError(
-                f"privacy: one round alone spends epsilon = {self.spent(1).epsilon:.4g}, the budget is {budget:.4g}; "
-                "use more noise (pf.privacy.calibrate), smaller samples, or a larger budget."
+                f"privacy: one round alone spends epsilon = {self.spent(1).epsilon:.4g}, but the budget is "
+                f"{budget:.4g}; use more noise (pf.privacy.calibrate), smaller samples, or a larger budget."
             )
         return allowed
 
     def spent(self, rounds: int) -> Spending:
-        """Epsilon after `rounds` rounds, what was lost included."""
+        """Epsilon after `rounds` rounds, including lost ones."""
         return self.guarantee.spent(rounds + self.wasted, self.privacy.delta)
 
     def column(self, rounds: np.ndarray) -> np.ndarray:
-        """Epsilon at each of these rounds (rising), never too small; as `spent` has it at the last."""
+        """Epsilon at each of these increasing rounds, never underestimated; equal to `spent` at the last."""
         last = int(rounds[-1])
         if last == 0:
             return np.zeros(len(rounds))
@@ -147,11 +148,11 @@ class Ledger:
         return np.where(rounds == 0, 0.0, values[np.searchsorted(marks, rounds)])
 
     def summary(self, rounds: int, wanted: int, stopped: bool) -> dict[str, Any]:
-        """What a result says of privacy; `stopped`: the budget is why there are fewer rounds than wanted."""
+        """The privacy summary of a result; `stopped`: the budget ended the run before the requested rounds."""
         spending = self.spent(rounds)
         words = f"the budget was spent after {rounds} of {wanted} rounds" if stopped else None
         if self.privacy.epsilon is not None and spending.epsilon > self.privacy.epsilon:
-            words = f"round {rounds} had been reached before this budget was set: it is exceeded"
+            words = f"round {rounds} had been reached before this budget was set: the budget is exceeded"
         return {
             "epsilon": spending.epsilon if math.isfinite(spending.epsilon) else "infinite",
             "delta": self.privacy.delta,
@@ -170,7 +171,7 @@ class Ledger:
 
 
 def _spaced(count: int) -> np.ndarray:
-    """At most 32 or so of `count` places, close together at first."""
+    """About 32 of `count` indices, denser at the start."""
     if count <= _POINTS:
         return np.arange(count)
     return np.unique(np.round(np.geomspace(1, count, _POINTS)).astype(int)) - 1

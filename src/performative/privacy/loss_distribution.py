@@ -1,7 +1,7 @@
 """The privacy loss distribution of repeated Gaussian releases, by dp-accounting, on a grid that is chosen and checked.
 
-The library gives one release's profile delta(epsilon), rounds it upwards to a grid of losses (connect the dots) and
-composes by FFT. Here are the choice of grid, the cut of the tails and the limits of memory.
+The library computes one release's profile delta(epsilon), rounds it up to a grid of losses (connect the dots) and
+composes by FFT. This module chooses the grid, truncates the tails and limits memory.
 """
 
 import functools
@@ -13,18 +13,18 @@ from dp_accounting.pld import pld_pmf
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 
 _FINE = 1e4  # grid <= epsilon / 1e4; the default grid of 1e-4 inflates a small epsilon
-# By how much a grid may differ from one three times as coarse. The error falls at least as fast as the grid, so a third
-# of it differs by less than a third of this.
+# Allowed relative difference between a grid and one three times as coarse. The error falls at least as fast as the
+# grid, so a grid three times finer differs by less than a third of this.
 _AGREE = 0.01
-_POINTS = 6e6  # of a composed distribution: about 0.7 GB while it is built
-_SLACK = 1e-5  # share of delta that may be lost to cut tails; counted as a loss of infinity
+_POINTS = 6e6  # most points of a composed distribution: about 0.7 GB while it is built
+_SLACK = 1e-5  # fraction of delta that truncated tails may take; counted as an infinite loss
 
 
 class Part(NamedTuple):
-    """A share of a release: a Gaussian of this deviation, in clips, that holds the record with probability `rate`.
+    """A component of a release: a Gaussian of this deviation, in clips, with the record in it with probability `rate`.
 
     Args:
-        above, below: which of the two neighbors holds it, where the loss is >= 0 and where it is < 0
+        above, below: which of the two neighbors contains it, for losses >= 0 and for losses < 0
     """
 
     share: float
@@ -35,19 +35,19 @@ class Part(NamedTuple):
 
 
 Direction = tuple[Part, ...]  # shares add to 1
-Directions = tuple[Direction, ...]  # ways round that two neighbors can be told apart; the worst counts
+Directions = tuple[Direction, ...]  # both orders of the two neighbors; the worst counts
 
 
 def composed_epsilon(
     directions: Directions, steps: int, delta: float, only: float | None = None
 ) -> tuple[float, float, str] | None:
-    """(epsilon, grid, note) of `steps` releases, on finer and finer grids until it stands still; `only` names one grid.
+    """(epsilon, grid, note) of `steps` releases, on finer and finer grids until it converges; `only` fixes one grid.
 
-    Rounding is upwards on every grid, so a coarse one is safe, merely pessimistic. None where it says nothing.
+    Every grid rounds up, so a coarse one is safe, merely pessimistic. None if epsilon is infinite.
     """
-    # In whole powers of ten, so that one release's distribution serves many numbers of steps.
+    # In integer powers of ten, so one release's distribution serves many numbers of steps.
     tail = 10.0 ** math.floor(math.log10(delta * _SLACK / steps))
-    # A first look: short enough to be composed whatever the steps.
+    # First attempt: short enough to be composed for any number of steps.
     longest = max(high - low for low, high in (_span(direction, tail) for direction in directions))
     grid = round_down(longest / min(200.0, max(50.0, 1e9 / steps)))
     value, length = _compose(directions, steps, delta, tail, grid)
@@ -56,18 +56,18 @@ def composed_epsilon(
         wanted = only if only else value / _FINE
         if value == 0.0 or (grid <= wanted and (only or previous <= value * (1.0 + _AGREE))):
             return value, grid, ""
-        # A far too coarse grid exaggerates epsilon; the next look is then at about three times the last grid.
+        # A far too coarse grid overestimates epsilon; the next attempt then uses about three times the final grid.
         near = only or grid <= 6.0 * wanted
         finer = round_down(wanted if only else min(grid / 3.0, 0.98 * wanted if near else 3.0 * wanted))
         if length / finer > _POINTS:
-            return value, grid, f"grid {grid:.1g} is the finest that fits; a finer one could give less"
+            return value, grid, f"grid {grid:.1g} is the finest that fits in memory; a finer one could lower epsilon"
         previous, grid = value, finer
         value, length = _compose(directions, steps, delta, tail, grid)
     return None
 
 
 def round_down(grid: float) -> float:
-    """To one of ten grids a decade, so that neighboring questions share distributions."""
+    """Round down to one of ten grids per decade, so similar queries share distributions."""
     return 10.0 ** (math.floor(10.0 * math.log10(grid) + 1e-9) / 10.0)
 
 
@@ -76,7 +76,7 @@ def _compose(directions: Directions, steps: int, delta: float, tail: float, grid
     value = length = 0.0
     for one in _one_release(directions, tail, grid):
         total = one.self_compose(steps, delta * _SLACK)
-        # The library's search for epsilon is slow, its delta is not: search only where this direction is the worse.
+        # The library's search for epsilon is slow, its delta is not: search only if this direction is worse.
         if value == 0.0 or total.get_delta_for_epsilon(value) > delta:
             value = max(value, float(total.get_epsilon_for_delta(delta)))
         length = max(length, total.size * grid)
@@ -94,7 +94,7 @@ def _span(direction: Direction, tail: float) -> tuple[float, float]:
     low = high = 0.0
     for part in direction:
         below, above = _law(part, part.below, tail), _law(part, part.above, tail)
-        # Without the record the noise is centered; the library's cut lies a clip further out than its tail needs.
+        # Without the record the noise is centered; the library truncates one clip further out than necessary.
         shift = 1.0 if part.below == AdjacencyType.ADD else 0.0
         low = min(low, float(below.privacy_loss(below.privacy_loss_tail().upper_x_truncation - shift)))
         high = max(high, float(above.privacy_loss(above.privacy_loss_tail().lower_x_truncation)))
@@ -103,10 +103,11 @@ def _span(direction: Direction, tail: float) -> tuple[float, float]:
 
 @functools.lru_cache(maxsize=32)
 def _one_release(directions: Directions, tail: float, grid: float) -> tuple[pld_pmf.PLDPmf, ...]:
-    """One release's loss distribution for each direction of neighbors, rounded upwards to multiples of `grid`.
+    """One release's loss distribution for each direction of neighbors, rounded up to multiples of `grid`.
 
-    The library's connect-the-dots is an upper bound on any set of losses. Ours is every multiple near zero and then
-    one in 300 of the distance from it: a thousand times fewer calls than all multiples, and the same epsilon.
+    The library's connect-the-dots is an upper bound on any set of losses. Ours contains every multiple near zero and
+    then grows in steps of 1/300 of the distance from it: a thousand times fewer calls than all multiples, and the same
+    epsilon.
     """
     pmfs = []
     for direction in directions:
@@ -118,16 +119,16 @@ def _one_release(directions: Directions, tail: float, grid: float) -> tuple[pld_
             above, below = _law(part, part.above, tail), _law(part, part.below, tail)
             delta[positive] += part.share * above.get_delta_for_epsilon(at[positive])
             delta[~positive] += part.share * below.get_delta_for_epsilon(at[~positive])
-        # Losses beyond are as rare as the tail, and count as infinite.
+        # Losses beyond have at most the tail's probability, and count as infinite.
         last = int(np.searchsorted(-delta, -tail)) + 1
         losses, delta = losses[:last], np.minimum(delta[:last], 1.0)
-        with np.errstate(over="ignore"):  # a gap of more than 700 has the limit that infinity gives
+        with np.errstate(over="ignore"):  # a gap of more than 700 overflows to the correct limit
             pmfs.append(pld_pmf.create_pmf_pessimistic_connect_dots(grid, losses, delta).to_dense_pmf())
     return tuple(pmfs)
 
 
 def _multiples(end: float) -> np.ndarray:
-    """Whole numbers from 1 to `end`, rounded up: all up to 300, then growing by one part in 300."""
+    """Integers from 1 to `end`, rounded up: all up to 300, then growing by a factor of 1 + 1/300."""
     last = max(1, math.ceil(end))
     count = math.ceil(max(0.0, math.log(last / 300)) * 300) + 1
     growing = np.ceil(300 * np.exp(np.arange(count) / 300)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Corollary 3.6 of the PCSGD paper as it stands in print, with the epsilon that its noise really gives."""
+"""Corollary 3.6 of the PCSGD paper as printed, with the epsilon that its noise actually provides."""
 
 import dataclasses
 import math
@@ -13,7 +13,7 @@ class PrintedNoise:
     """Noise by the printed formula, for T = `steps` draws of one record of m = `rows`.
 
     Attributes:
-        sigma: standard deviation that the formula asks for; claimed_epsilon: what it claims to give
+        sigma: standard deviation by the formula; claimed_epsilon: the epsilon it claims to provide
     """
 
     sigma: float
@@ -30,7 +30,7 @@ class PrintedNoise:
 
     @property
     def in_regime(self) -> bool:
-        """Whether eps <= T / m^2, which the formula needs (up to a constant that it hides)."""
+        """Whether eps <= T / m^2, which the formula requires (up to an unspecified constant)."""
         return self.claimed_epsilon <= self.steps / self.rows**2
 
     @property
@@ -46,8 +46,8 @@ class PrintedNoise:
     def __str__(self) -> str:
         return (
             f"sigma {self.sigma:.4g} ({self.noise_multiplier:.4g} clips) claims epsilon {self.claimed_epsilon:g}; "
-            f"it gives {self.real_epsilon:.4g} at delta {self.delta:g}, and {self.poisson_epsilon:.4g} under Poisson "
-            f"sampling with one record added or removed."
+            f"it provides {self.real_epsilon:.4g} at delta {self.delta:g}, and {self.poisson_epsilon:.4g} under "
+            f"Poisson sampling with one record added or removed."
         )
 
 
@@ -56,13 +56,13 @@ class PrintedNoise:
 def corollary_3_6_as_printed(
     epsilon: Positive, delta: float, steps: Count, rows: Count, clip: Positive
 ) -> PrintedNoise:
-    """The printed noise. For reproduction only: it does not keep its promise. Use `calibrate`.
+    """Compute the printed noise. For reproduction only: it does not provide the claimed epsilon. Use `calibrate`.
 
         sigma = c sqrt(T log(1/delta)) / (m eps)
 
     c: `clip`; T: `steps`; m: `rows`; eps: `epsilon`. Corollary 3.6 of the PCSGD paper.
-    Differs from the paper: nothing. It hides a constant, needs eps <= T / m^2, and its proof assumes Poisson sampling
-    while the algorithm draws one record uniformly; `real_epsilon` says what comes of it.
+    Differs from the paper: nothing. The formula hides a constant, requires eps <= T / m^2, and its proof assumes
+    Poisson sampling while the algorithm draws one record uniformly; `real_epsilon` is the epsilon of that algorithm.
     """
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta must lie between 0 and 1; got {delta!r}.")

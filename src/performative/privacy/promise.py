@@ -1,4 +1,4 @@
-"""What a run is asked to promise."""
+"""The privacy requirements of a run."""
 
 import dataclasses
 import math
@@ -7,20 +7,20 @@ from typing import Any, ClassVar
 
 from performative._base.arguments import check_fields
 
-# Where a checkpoint's folder keeps the ledger.
+# File name of the ledger in a checkpoint folder.
 BOOK = "ledger.json"
 
 
 @dataclasses.dataclass(frozen=True)
 class Privacy:
-    """What a run promises, for `pf.run(..., privacy=...)` and the table [privacy] of a file.
+    """The privacy requirements of a run, for `pf.run(..., privacy=...)` and the table [privacy] of a file.
 
     Attributes:
-        delta: the chance that the promise may fail; well below one over the number of people
-        epsilon: the budget: the run stops before the round that would exceed it. None only keeps the books
-        unit: "example" or "client"; None takes the client where the channel is `ClippedNoise`
-        noise: "fast" (repeatable, for simulation) or "secure" (discrete Gaussian from the system's entropy)
-        published: what is published beside the models; see `guarantee`
+        delta: the probability with which the guarantee may fail; well below one over the number of people
+        epsilon: the budget: the run stops before the round that would exceed it. None only tracks the spending
+        unit: "example" or "client"; None means the client if the channel is `ClippedNoise`
+        noise: "fast" (reproducible, for simulation) or "secure" (discrete Gaussian from the system's entropy)
+        published: what is published in addition to the models; see `guarantee`
         conservative: see `guarantee`; for `Dice`
     """
 

@@ -1,4 +1,4 @@
-"""What a step, or a round, shows of one person or client, from what the parts declare."""
+"""What a step or a round releases about one person or client, from what the parts declare."""
 
 import dataclasses
 import math
@@ -16,12 +16,12 @@ from performative.types import Unchecked
 
 @dataclasses.dataclass(frozen=True)
 class Releases:
-    """What one step, or one round, shows of one person or client, for the accountant.
+    """What one step or round releases about one person or client, for the accountant.
 
     Attributes:
-        noise_multiplier: noise over the clip, on the sum
-        each: how many releases of that kind it counts for
-        most: no person is in more than this many, however long the run; None for no such limit
+        noise_multiplier: noise on the sum, divided by the clip
+        each: how many such releases it counts as
+        most: the most releases any person is in, however long the run; None for no limit
     """
 
     noise_multiplier: float
@@ -30,7 +30,7 @@ class Releases:
     most: int | None = None
 
     def told(self) -> dict[str, Any]:
-        """All of it for JSON."""
+        """Convert to JSON-compatible values."""
         sampling = {"kind": type(self.sampling).__name__, **vars(self.sampling)}
         return {"z": self.noise_multiplier, "sampling": sampling, "each": str(self.each), "most": self.most}
 
@@ -50,7 +50,7 @@ class Releases:
 
 
 def law_of(batch: AbstractBatch, rows: int | None) -> Unchecked[Law]:
-    """How a batch draws from a table of so many rows, by its own word; refused where it has none."""
+    """How a batch draws from a table of `rows` rows, as it declares; raise if it does not declare it."""
     law = declared(batch, "sampling", rows)
     if law is None:
         raise Uncertified(f"how the batch {type(batch).__name__} picks rows is not known to the accountant")
@@ -58,22 +58,22 @@ def law_of(batch: AbstractBatch, rows: int | None) -> Unchecked[Law]:
 
 
 def releases_of(batch: AbstractBatch | None, rows: int | None, noise_multiplier: float) -> Releases:
-    """What a step with such a batch releases. `None` is a batch of everyone."""
+    """What a step with this batch releases. `None` is a batch of everyone."""
     if batch is None:
         return Releases(noise_multiplier, Everyone())
     if rows is None:
-        raise ValueError(f"rows: how large is the table that {type(batch).__name__} draws from?")
+        raise ValueError(f"rows: pass the number of rows of the table that {type(batch).__name__} draws from.")
     return releases_by(law_of(batch, rows), noise_multiplier)
 
 
 def releases_by(law: Unchecked[Law], noise_multiplier: float) -> Releases:
-    """What a sum over units that are drawn by such a law releases, in terms that the accountant knows."""
+    """What a sum over units drawn by this law releases, in the accountant's terms."""
     if isinstance(law, WithReplacement):
         # n draws with replacement and noise z: a sum of n releases of one draw with noise z / sqrt(n) each.
         one = WithoutReplacement(1, cast(int, law.rows))
         return Releases(noise_multiplier / math.sqrt(law.n), one, Fraction(law.n))
     if isinstance(law, Epochs):
-        # A person is in one batch an epoch, and the order tells nobody which: no amplification is claimed.
+        # A person is in one batch per epoch, in a secret position; no amplification is claimed for that.
         return Releases(noise_multiplier, Everyone(), Fraction(1, law.steps))
     if not isinstance(law, Sampling):
         raise Uncertified(f"the accountant does not know the law {type(law).__name__}; use one of performative.draws")
@@ -81,16 +81,16 @@ def releases_by(law: Unchecked[Law], noise_multiplier: float) -> Releases:
 
 
 def protection(estimator: AbstractEstimator, size: float, times: int, conservative: bool) -> tuple[float, bool]:
-    """Noise over what one person can add to the sum of a batch, and whether the sampling of rows counts.
+    """Noise relative to one person's largest contribution to the sum of a batch, and whether row sampling counts.
 
-    `size` is the mean size of the batch, `times` how often one person can be in it. From what the estimator's own class
-    declares in `bound`.
+    `size` is the mean batch size, `times` how often one person can be in a batch. Based on what the estimator's own
+    class declares in `bound`.
     """
     bound = bound_of(estimator)
     if bound.memory_clip is not None and not conservative:
         raise Uncertified(
-            f"{bound.owner}'s memory replays one person's gradient in later steps, so no sampling protects it and "
-            "sqrt(96) times the noise is no proof; conservative=True takes a bound that holds"
+            f"{bound.owner}'s memory replays one person's gradient in later steps, so sampling does not protect it and "
+            "sqrt(96) times the noise is no proof; conservative=True uses a valid bound"
         )
     clip = one_number(bound.clip, f"{bound.owner}: clip")
     z = one_number(bound.noise_multiplier, f"{bound.owner}: noise_multiplier")
@@ -100,8 +100,8 @@ def protection(estimator: AbstractEstimator, size: float, times: int, conservati
 
 
 def certified_rows(population: AbstractPopulation) -> list[int] | None:
-    """Rows of each client's table, all as likely to be drawn as any other; None where every sample is a new person.
+    """Number of rows in each client's table, all equally likely to be drawn; None if every sample is a new person.
 
-    From what the population's own class declares in `equal_rows`.
+    Based on what the population's own class declares in `equal_rows`.
     """
     return list(equal_rows_of(population)) or None

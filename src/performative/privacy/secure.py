@@ -1,9 +1,9 @@
-"""Noise that keeps its promise: a discrete Gaussian on the integers, from the system's entropy.
+"""Secure noise: a discrete Gaussian on the integers, from the system's entropy.
 
-    P(k) proportional to exp(-k^2 / (2 sigma^2)),      k a whole number
+    P(k) proportional to exp(-k^2 / (2 sigma^2)),      k an integer
 
-Floating-point normals have gaps that can rule out what they were added to; whole numbers have none. Drawn by inversion
-of the distribution function, kept as integers of 128 bits: the law is exact to 2^-100 in total variation. Nothing here
+Floating-point normals have gaps that can reveal what they were added to; integers have none. Drawn by inverting the
+distribution function, stored as 128-bit integers: the distribution is exact to 2^-100 in total variation. Nothing here
 depends on a seed. Canonne, Kamath and Steinke 2020.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from performative._base.arguments import checked
 from performative.facts import cites
 
-# Bits of the table of the distribution function, and of the arithmetic that makes it.
+# Bits of the table of the distribution function, and of the arithmetic that computes it.
 _BITS = 128
 _WORK = 320
 # exp(-12.5^2 / 2) is below 2^-112.
@@ -60,13 +60,13 @@ def _exp_minus(over: int) -> int:
 @cites("canonne2020discrete")
 @checked
 def discrete_gaussian(sigma: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Independent whole numbers with P(k) proportional to exp(-k^2 / (2 sigma^2)), as int32."""
+    """Independent integers with P(k) proportional to exp(-k^2 / (2 sigma^2)), as int32."""
     if not (isinstance(sigma, int) and 1 <= sigma <= 1 << 17):
         raise ValueError(f"discrete_gaussian: sigma must be a whole number from 1 to 2^17; got {sigma!r}.")
     high, low = _table(sigma)
     count = math.prod(shape)
     upper = np.frombuffer(os.urandom(8 * count), np.uint64)
-    # The smallest k with U < F(k). A draw whose upper bits equal an entry's is settled by 64 bits more.
+    # The smallest k with U < F(k). A draw whose upper bits equal an entry's is decided by 64 more bits.
     place = np.searchsorted(high, upper, side="right")
     tied = np.flatnonzero((place > 0) & (high[np.maximum(place, 1) - 1] == upper))
     for i in tied:  # about one draw in 2^45
@@ -81,6 +81,6 @@ def discrete_gaussian(sigma: int, shape: tuple[int, ...]) -> np.ndarray:
 def describe_noise(kind: str) -> str:
     """What a result says about the noise that was used."""
     return {
-        "fast": "jax.random, for simulation: repeatable, and its 2^23 values per number can leak",
-        "secure": "discrete Gaussian from the system's entropy: not repeatable",
+        "fast": "jax.random, for simulation: reproducible, but its 2^23 values per number can leak",
+        "secure": "discrete Gaussian from the system's entropy: not reproducible",
     }[kind]

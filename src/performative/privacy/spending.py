@@ -1,4 +1,4 @@
-"""Epsilon from numbers, and numbers from epsilon."""
+"""Compute epsilon from a noise multiplier, and a noise multiplier from epsilon."""
 
 import dataclasses
 import math
@@ -26,11 +26,11 @@ def spent(
     """Epsilon of `steps` clipped sums with noise of `noise_multiplier` clips each.
 
     Args:
-        batch, rows: for examples: the sampler that a step really uses, and the rows of the table
-        participation, clients: for clients: the scheme that a round really uses, and how many clients there are
+        batch, rows: for examples: the sampler that a step actually uses, and the rows of the table
+        participation, clients: for clients: the scheme that a round actually uses, and the number of clients
 
-    Neither: everyone is in every step. The neighbor relation is the sampler's: one row added or removed for
-    `Poisson`, one replaced for the others.
+    Without either, everyone is in every step. The sampler determines the neighbor relation: one row added or removed
+    for `Poisson`, one replaced for the others.
     """
     with relying() as heard:
         each = _sampled(batch, rows, participation, clients, noise_multiplier)
@@ -52,7 +52,7 @@ def calibrate(
     participation: AbstractParticipation | None = None,
     clients: int | None = None,
 ) -> float:
-    """The least noise multiplier that keeps `steps` steps within (epsilon, delta); arguments as in `spent`."""
+    """The smallest noise multiplier that keeps `steps` steps within (epsilon, delta); arguments as in `spent`."""
     each = _sampled(batch, rows, participation, clients, 1.0)
     noise = calibrate_noise(epsilon, delta, math.ceil(steps * each.each), each.sampling)
     return noise / each.noise_multiplier
@@ -66,15 +66,15 @@ def _sampled(
     noise_multiplier: Any,
 ) -> Releases:
     if batch is not None and participation is not None:
-        raise ValueError("give batch= and rows= for examples, or participation= and clients= for clients, not both.")
+        raise ValueError("pass batch= and rows= for examples, or participation= and clients= for clients, not both.")
     try:
         if participation is None:
             return releases_of(batch, rows, noise_multiplier)
         if clients is None:
-            raise ValueError(f"clients: how many are there for {type(participation).__name__} to choose from?")
+            raise ValueError(f"clients: pass the number of clients that {type(participation).__name__} selects from.")
         law = declared(participation, "sampling", clients)
         if law is None:
-            raise Uncertified(f"how {type(participation).__name__} chooses clients is not known to the accountant")
+            raise Uncertified(f"how {type(participation).__name__} selects clients is not known to the accountant")
         return releases_by(law, noise_multiplier)
     except Uncertified as reason:
         raise ValueError(f"{reason}.") from None

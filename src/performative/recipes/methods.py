@@ -1,4 +1,4 @@
-"""Methods of performative prediction beside the papers' own: past data, other models, other goals."""
+"""Further methods for performative prediction: past data, other models, other objectives."""
 
 from collections.abc import Callable
 from typing import Unpack
@@ -21,23 +21,23 @@ from performative.types import ArrayLike, Theta, as_array
 def snapshots(
     rate: Rate, k: int, weights: ArrayLike | None = None, rows: int | None = None, **parts: Unpack[Parts]
 ) -> Algorithm:
-    """Steps on the last k data sets, one a deployment (`Snapshots`). Settles at the stable point for -k < eps < 1.
+    """Steps on the last k data sets, one per deployment (`Snapshots`). Converges to the stable point for -k < eps < 1.
 
-    eps is how far the mean of the data follows the model, as in `Snapshots`. Local steps are to go to the minimum:
-    a rate of 1 for the squared loss, or many. `rows` is what a client keeps of each data set; None for all of a batch
-    with a fixed size, over the local steps of a round. Khorsandi et al. 2025.
+    eps is how far the mean of the data follows the model, as in `Snapshots`. Local steps should reach the minimum: use
+    a rate of 1 for the squared loss, or many steps. `rows` is the number of rows that a client keeps of each data set;
+    None keeps all rows of a fixed-size batch, over the local steps of a round. Khorsandi et al. 2025.
 
     Example:
 
         import performative as pf
 
         problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0], -1.5, 0.0))
-        print(pf.run(problem, pf.snapshots(1.0, k=2), rounds=60, theta=0.0).final)      # k = 1 would run away
+        print(pf.run(problem, pf.snapshots(1.0, k=2), rounds=60, theta=0.0).final)      # k = 1 would diverge
     """
     if rows is None:
         size = getattr(parts.get("batch"), "n", None) if "batch" in parts else 1
         if not isinstance(size, int):
-            raise ValueError("snapshots: this batch has no fixed size; give rows, the samples to keep of a data set.")
+            raise ValueError("snapshots: this batch has no fixed size; pass rows, the samples to keep of a data set.")
         steps = parts.get("local_steps", 1)
         check_counts(local_steps=steps)
         rows = size * steps
@@ -47,12 +47,12 @@ def snapshots(
 @recipe
 @cites("agarwal2010optimal", "miller2021outside", "perdomo2020performative")
 def two_point(rate: Rate, radius: ArrayLike, **parts: Unpack[Parts]) -> Algorithm:
-    """Zeroth order: theta + radius u and theta - radius u are deployed in turn, and losses alone are compared.
+    """Zeroth order: theta + radius u and theta - radius u are deployed in turn, and only their losses are compared.
 
         v = d (L(theta + radius u) - L(theta - radius u)) / (2 radius) u,      a step every second round
 
-    It needs no model of how people react, and goes to the optimal point where the performative risk is convex (at any
-    radius where it is quadratic). Every round is a deployment. See `ZerothOrder` and `pf.Explore`.
+    It needs no model of how people react, and converges to the optimal point if the performative risk is convex (at any
+    radius if it is quadratic). Every round is a deployment. See `ZerothOrder` and `pf.Explore`.
 
     Example:
 
@@ -67,10 +67,10 @@ def two_point(rate: Rate, radius: ArrayLike, **parts: Unpack[Parts]) -> Algorith
 @recipe
 @cites("flaxman2005online", "miller2021outside", "perdomo2020performative")
 def one_point(rate: Rate, radius: ArrayLike, **parts: Unpack[Parts]) -> Algorithm:
-    """Zeroth order from one deployment a step: v = d L(theta + radius u) / radius u.
+    """Zeroth order with one deployment per step: v = d L(theta + radius u) / radius u.
 
-    Unbiased as `two_point` is, with a variance that no batch takes away: give small, falling rates. Flaxman, Kalai and
-    McMahan 2005.
+    Unbiased like `two_point`, but with a variance that larger batches do not remove: use small, decaying rates.
+    Flaxman, Kalai and McMahan 2005.
 
     Example:
 
@@ -89,9 +89,9 @@ def plug_in(
 ) -> Algorithm:  # fmt: skip
     """Plug-in: fit a linear reaction to a few deployments around the start, then minimize the risk that it predicts.
 
-    The first `deployments` rounds show the start and models `radius` away from it along the axes, d + 1 at least; then
-    nothing else is deployed, and steps go to the optimal point of the fitted reaction (`PlugIn`). `features` is the
-    form that is fitted, None for the linear one. Lin and Zrnic 2024.
+    The first `deployments` rounds deploy the start and models `radius` away from it along the axes, at least d + 1;
+    after that nothing new is deployed, and steps go to the optimal point of the fitted reaction (`PlugIn`). `features`
+    is the form that is fitted, None for the linear one. Lin and Zrnic 2024.
 
     Example:
 
@@ -109,9 +109,9 @@ def plug_in(
 @recipe
 @cites("duchi2021learning", "xue2024distributionally", "perdomo2020performative")
 def robust(rate: Rate, radius: ArrayLike, divergence: str = "kl", **parts: Unpack[Parts]) -> Algorithm:
-    """Distributionally robust steps: against the worst law within `radius` of the data (`Robust`).
+    """Distributionally robust steps: against the worst distribution within `radius` of the data (`Robust`).
 
-    Batches must be large: one of n samples says nothing of laws further away than log(n). Xue and Sun 2024.
+    Batches must be large: n samples carry no information about distributions farther than log(n). Xue and Sun 2024.
 
     Example:
 
@@ -125,11 +125,11 @@ def robust(rate: Rate, radius: ArrayLike, divergence: str = "kl", **parts: Unpac
 @recipe
 @cites("farina2026stability", "zinkevich2003online", "perdomo2020performative")
 def no_regret(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
-    """No-regret play: gradient steps rate / sqrt(t + 1) over a bounded domain, each model deployed.
+    """No-regret learning: gradient steps rate / sqrt(t + 1) over a bounded domain, each model deployed.
 
-    Its answer is not the last model but all of them: the distribution of `history.theta` has a mean regret that goes to
-    0 or below (`pf.mixed_regret`), whatever people do, also where they jump and no single model is stable. A `rate`
-    that is a schedule is taken as it is. Farina and Perdomo 2026; Zinkevich 2003.
+    Its solution is not the last model but all of them: the distribution of `history.theta` has a mean regret that goes
+    to 0 or below (`pf.mixed_regret`), whatever people do, even if their response is discontinuous and no single model
+    is stable. A `rate` that is a schedule is used unchanged. Farina and Perdomo 2026; Zinkevich 2003.
 
     Example:
 
@@ -148,11 +148,11 @@ def no_regret(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
 @recipe
 @cites("jagadeesan2022regret", "perdomo2020performative")
 def confidence_bounds(models: ArrayLike, slope: ArrayLike, error: ArrayLike = 0.0, **parts: Unpack[Parts]) -> Algorithm:
-    """Search among listed models by confidence bounds: deploy the one that could still be the best.
+    """Search among listed models by confidence bounds: deploy the model that could still be the best.
 
     One deployment bounds the performative risk of all models (`ConfidenceBounds`): |PR(theta) - DPR(theta', theta)| <=
-    slope |theta - theta'|, slope = L_z eps. It finds the best of them where that holds, convex or not; a round is a
-    deployment. There is no rate: the server goes where the bounds say. Jagadeesan, Zrnic and Mendler-Duenner 2022.
+    slope |theta - theta'|, slope = L_z eps. If that holds, it finds the best of them, convex or not; a round is a
+    deployment. There is no rate: the bounds determine the server's step. Jagadeesan, Zrnic and Mendler-Duenner 2022.
 
     Example:
 

@@ -26,7 +26,7 @@ from performative.types import ArrayLike
 @recipe
 @cites("jin2024performative", "perdomo2020performative")
 def p_fedavg(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
-    """P-FedAvg: E local steps on data that react, then a mean of updates. Settles at the stable point.
+    """P-FedAvg: E local steps on data that react, then the mean of updates. Converges to the stable point.
 
     Jin et al. 2024, Section 2.4.
     """
@@ -36,9 +36,9 @@ def p_fedavg(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
 @recipe
 @cites("mcmahan2017communication")
 def fedavg(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
-    """FedAvg as a static learner: the world is taken to be what the first model made of it.
+    """FedAvg as a static learner: data are always those induced by the first model.
 
-    All data come from D(theta_0), so it settles at the minimizer of that risk: the baseline that ignores the shift.
+    All data come from D(theta_0), so it converges to the minimizer of that risk: the baseline that ignores the shift.
     McMahan et al. 2017.
     """
     return combine("fedavg", rate, {"deploy": "never"}, parts)
@@ -47,7 +47,7 @@ def fedavg(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
 @recipe
 @cites("li2022multiagent", "perdomo2020performative")
 def multi_agent_pp(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
-    """Multi-agent performative prediction on a complete graph: P-FedAvg with E = 1 and everyone present.
+    """Multi-agent performative prediction on a complete graph: P-FedAvg with E = 1 and full participation.
 
     Li, Yau and Wai 2022.
     """
@@ -57,11 +57,11 @@ def multi_agent_pp(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
 @recipe
 @cites("izzo2021learn", "miller2021outside", "perdomo2020performative")
 def pg(rate: Rate, window: int, **parts: Unpack[Parts]) -> Algorithm:
-    """PerfGD as a central learner does it: one df/dtheta for all, E = 1, everyone present.
+    """PerfGD as a central learner: one df/dtheta for all clients, E = 1, full participation.
 
-    `problem.pooled()` gives it the data as one client's, as in Izzo, Ying and Zou 2021. On a federation the server
-    estimates the one df/dtheta. It reaches the optimal point where clients react alike, and stops short of it where
-    they do not: for these `pofl`.
+    `problem.pooled()` pools the data into one client, as in Izzo, Ying and Zou 2021. In a federation the server
+    estimates the common df/dtheta. It reaches the optimal point if all clients react in the same way, and stops short
+    of it otherwise: use `pofl` then.
     """
     own = {"estimator": Performative(window), "aggregator": PooledJacobian(memory=window, alike=True)}
     return combine("pg", rate, own | central("pg", parts), parts)
@@ -72,7 +72,7 @@ def pg(rate: Rate, window: int, **parts: Unpack[Parts]) -> Algorithm:
 def pofl(rate: Rate, window: int, **parts: Unpack[Parts]) -> Algorithm:
     """POFL: every client steps along its own performative gradient. Reaches the optimal point on clean data.
 
-    `window` is H, the past models that df/dtheta is learnt from. Zheng et al. 2024, Algorithm 2.
+    `window` is H, the number of past models that df/dtheta is estimated from. Zheng et al. 2024, Algorithm 2.
     """
     return _told(combine("pofl", rate, {"estimator": Performative(window)}, parts))
 
@@ -80,10 +80,10 @@ def pofl(rate: Rate, window: int, **parts: Unpack[Parts]) -> Algorithm:
 @recipe
 @cites("zheng2024profl", "perdomo2020performative")
 def profl(rate: Rate, window: int, tolerance: ArrayLike | None = None, **parts: Unpack[Parts]) -> Algorithm:
-    """PROFL: POFL on contaminated data, each client leaving out the gradients that do not belong.
+    """PROFL: POFL on contaminated data, with each client filtering out outlier gradients.
 
-    With `tolerance`, the expected squared error that is allowed, clients draw only as many samples as it asks for.
-    For small samples let clients learn df/dtheta from all their past: `aggregator=pf.aggregators.PooledJacobian()`.
+    With `tolerance`, the allowed expected squared error, clients draw only as many samples as it requires.
+    For small samples, let clients estimate df/dtheta from all their past: `aggregator=pf.aggregators.PooledJacobian()`.
     Zheng et al. 2024, Algorithm 1.
     """
     estimator: AbstractEstimator = Filtered(Performative(window))
@@ -95,9 +95,9 @@ def profl(rate: Rate, window: int, tolerance: ArrayLike | None = None, **parts: 
 @recipe
 @cites("li2024clipped", "perdomo2020performative")
 def pcsgd(rate: Rate, clip: ArrayLike, noise_multiplier: ArrayLike, **parts: Unpack[Parts]) -> Algorithm:
-    """PCSGD: each sample's gradient clipped, noise added, the model projected onto the problem's domain.
+    """PCSGD: per-sample gradients are clipped, noise is added, and the model is projected onto the problem's domain.
 
-    The clip moves the point that it settles at. Li, Yemini and Wai 2024, Eq. (9); their gamma_{t+1} is rate(t).
+    Clipping biases the point that it converges to. Li, Yemini and Wai 2024, Eq. (9); their gamma_{t+1} is rate(t).
     """
     return combine("pcsgd", rate, {"estimator": Clipped(clip, noise_multiplier)}, parts)
 
@@ -107,7 +107,7 @@ def pcsgd(rate: Rate, clip: ArrayLike, noise_multiplier: ArrayLike, **parts: Unp
 def dicesgd(
     rate: Rate, clip: ArrayLike, memory_clip: ArrayLike, noise_multiplier: ArrayLike, **parts: Unpack[Parts]
 ) -> Algorithm:
-    """DiceSGD: PCSGD with an error memory, which brings the stable point back. Its privacy costs far more.
+    """DiceSGD: PCSGD with an error memory, which removes the clipping bias. Its privacy costs far more.
 
     Li, Yemini and Wai 2024, Algorithm 1, which has no domain.
     """
@@ -118,16 +118,16 @@ def dicesgd(
 @recipe
 @cites("li2020fedprox")
 def fedprox(rate: Rate, mu: ArrayLike, **parts: Unpack[Parts]) -> Algorithm:
-    """FedProx: local steps that are pulled back to the server's model. Li et al. 2020."""
+    """FedProx: local steps with a proximal pull towards the server's model. Li et al. 2020."""
     return combine("fedprox", rate, {}, wrapped(parts, "estimator", lambda inner: Prox(inner, mu)))
 
 
 @recipe
 @cites("karimireddy2020scaffold")
 def scaffold(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
-    """SCAFFOLD: each client corrects for how it differs from the rest. Karimireddy et al. 2020.
+    """SCAFFOLD: each client corrects for its difference from the average. Karimireddy et al. 2020.
 
-    With `estimator=pf.estimators.Performative(window)` what is corrected is the performative gradient: it goes to the
+    With `estimator=pf.estimators.Performative(window)` the performative gradient is corrected: it converges to the
     optimal point, however many local steps clients take.
     """
     inside = wrapped(parts, "estimator", ControlVariate)
@@ -137,39 +137,39 @@ def scaffold(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
 @recipe
 @cites("wang2020tackling")
 def fednova(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
-    """FedNova: clients that do unequal work count by their gradients, not by their steps. Wang et al. 2020."""
+    """FedNova: updates are normalized by the number of local steps if clients do unequal work. Wang et al. 2020."""
     return combine("fednova", rate, {}, wrapped(parts, "aggregator", Nova))
 
 
 @recipe
 @cites("jhunjhunwala2023fedexp")
 def fedexp(rate: Rate, cap: ArrayLike | None = None, **parts: Unpack[Parts]) -> Algorithm:
-    """FedExP: the server steps further the less clients agree, at most `cap` times. Jhunjhunwala et al. 2023."""
+    """FedExP: the server steps farther the less clients agree, at most `cap` times as far. Jhunjhunwala et al. 2023."""
     return combine("fedexp", rate, {}, wrapped(parts, "aggregator", lambda inner: Extrapolate(inner, cap=cap)))
 
 
 @recipe
 @cites("jhunjhunwala2022fedvarp")
 def fedvarp(rate: Rate, **parts: Unpack[Parts]) -> Algorithm:
-    """FedVARP: the last known update stands in for clients that sit out. Jhunjhunwala et al. 2022."""
+    """FedVARP: the last known update substitutes for absent clients. Jhunjhunwala et al. 2022."""
     return combine("fedvarp", rate, {"aggregator": Varp()}, parts)
 
 
 @recipe
 @cites("jhunjhunwala2022fedvarp")
 def cluster_fedvarp(rate: Rate, clusters: ArrayLike, **parts: Unpack[Parts]) -> Algorithm:
-    """ClusterFedVARP: one remembered update for each cluster of clients. Jhunjhunwala et al. 2022."""
+    """ClusterFedVARP: one stored update per cluster of clients. Jhunjhunwala et al. 2022."""
     return combine("cluster_fedvarp", rate, {"aggregator": ClusterVarp(clusters)}, parts)
 
 
 def _told(algorithm: Algorithm) -> Algorithm:
-    """The algorithm, after a warning where clients that work more would count for more."""
+    """Return the algorithm, after a warning if clients that do more local steps would count for more."""
     evened = any(part.evens_work for part in chain(algorithm.aggregator, AbstractAggregator))
     work = algorithm.participation.steps_of(1, algorithm.local_steps)
     if not evened and work is not None and len(np.unique(work)) > 1:
         warn(
             "unequal-work",
-            f"{algorithm.name}: clients that take more local steps count for more, so that it settles at the optimal "
-            "point of other weights. Give aggregator=pf.aggregators.Nova().",
+            f"{algorithm.name}: clients that take more local steps count for more, so it converges to the optimal "
+            "point of other weights. Use aggregator=pf.aggregators.Nova().",
         )
     return algorithm

@@ -16,7 +16,7 @@ from performative.types import ArrayLike
 @recipe
 @cites("hsu2019measuring", "reddi2021adaptive")
 def fedavgm(rate: Rate, server_rate: ArrayLike = 1.0, momentum: ArrayLike = 0.9, **parts: Unpack[Parts]) -> Algorithm:
-    """FedAvgM: the server's move has momentum. Settles where FedAvg does.
+    """FedAvgM: server momentum. Converges to the same point as FedAvg.
 
         m <- momentum m + mean update,      theta <- theta + server_rate m
 
@@ -39,10 +39,10 @@ def fedadam(
     rate: Rate, server_rate: ArrayLike = 0.1, b1: ArrayLike = 0.9, b2: ArrayLike = 0.99, eps: ArrayLike = 1e-3,
     **parts: Unpack[Parts],
 ) -> Algorithm:  # fmt: skip
-    """FedAdam: the server takes the mean update for a gradient of Adam. Reddi et al. 2021, Algorithm 2.
+    """FedAdam: the server uses the mean update as a gradient for Adam. Reddi et al. 2021, Algorithm 2.
 
-    With a fixed server_rate it may circle around the point at about that distance; a larger eps calms it. Differs from
-    the paper: moments are corrected for their start.
+    With a fixed server_rate it may circle around the point at about that distance; a larger eps damps this. Differs
+    from the paper: moments are bias-corrected.
 
     Example:
 
@@ -59,7 +59,7 @@ def fedyogi(
     rate: Rate, server_rate: ArrayLike = 0.1, b1: ArrayLike = 0.9, b2: ArrayLike = 0.99, eps: ArrayLike = 1e-3,
     **parts: Unpack[Parts],
 ) -> Algorithm:  # fmt: skip
-    """FedYogi: as `fedadam`, with a second moment that falls no faster than the updates do. Reddi et al. 2021.
+    """FedYogi: like `fedadam`, with a second moment that decays no faster than the updates. Reddi et al. 2021.
 
     Example:
 
@@ -73,9 +73,9 @@ def fedyogi(
 @recipe
 @cites("li2020fair")
 def qffl(rate: Rate, q: ArrayLike, lipschitz: ArrayLike | None = None, **parts: Unpack[Parts]) -> Algorithm:
-    """q-FFL: clients weigh by the q-th power of their loss (`QFair`). Li, Sanjabi, Beirami and Smith 2020.
+    """q-FFL: clients are weighted by the q-th power of their loss (`QFair`). Li, Sanjabi, Beirami and Smith 2020.
 
-    It settles where sum_i p_i F_i^q grad F_i = 0 with data as they are: the fair counterpart of the stable point.
+    It converges where sum_i p_i F_i^q grad F_i = 0 at fixed data: the fair counterpart of the stable point.
 
     Example:
 
@@ -92,7 +92,7 @@ def qffl(rate: Rate, q: ArrayLike, lipschitz: ArrayLike | None = None, **parts: 
 def afl(rate: Rate, step: ArrayLike = 0.1, **parts: Unpack[Parts]) -> Algorithm:
     """AFL: the model for the worst mixture of clients, whose weights climb by `step` times their losses (`Agnostic`).
 
-    Mohri, Sivek and Suresh 2019, with E = 1 and all present.
+    Mohri, Sivek and Suresh 2019, with E = 1 and full participation.
 
     Example:
 
@@ -104,7 +104,7 @@ def afl(rate: Rate, step: ArrayLike = 0.1, **parts: Unpack[Parts]) -> Algorithm:
 
 
 def _served(name: str, rate: Rate, optimizer: AbstractOptimizer, server_rate: ArrayLike, parts: Parts) -> Algorithm:
-    """With the mean update as a gradient of the server's optimizer."""
+    """Use the mean update as a gradient for the server's optimizer."""
     check_number(name, server_rate=server_rate)
     check_rule(name, "must not be negative", server_rate=server_rate)
     inside = wrapped(parts, "aggregator", lambda inner: ServerOpt(inner, optimizer, server_rate))

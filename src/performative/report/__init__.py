@@ -1,4 +1,4 @@
-"""Figures and pages that a command leaves behind, and `write`: one interactive HTML file of a result."""
+"""Figures and pages written by commands, and `write`: one interactive HTML file of a result."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ from performative.report.writing import write
 
 
 def write_files(folder: Path, files: dict[str, tuple[str, bytes]]) -> dict[str, Path]:
-    """Write {kind: (name, content)} into a folder: all beside their places first, then moved there."""
+    """Write {kind: (name, content)} into a folder: all to temporary files first, then renamed."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = []
     for name, content in files.values():

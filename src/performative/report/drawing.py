@@ -1,4 +1,4 @@
-"""Draw views with matplotlib, on light and on dark paper."""
+"""Draw views with matplotlib, on light and dark backgrounds."""
 
 import base64
 import textwrap
@@ -14,12 +14,12 @@ from performative.report.theme import PALETTES, saved, theme
 
 _DASHES = ("-", "--", ":", "-.", (0, (8, 3)), (0, (8, 3, 2, 3)))
 _SYMBOLS = ("o", "D", "s", "^", "v", "X", "*")
-# Inches, and letters of a legend that fit into them.
+# Inches, and the number of legend letters that fit into them.
 _WIDTH, _LETTERS = 4.7, 66
 
 
 def svg(view: View, dark: bool = False) -> bytes:
-    """One view as SVG, as high as its rows need."""
+    """One view as SVG, as tall as its rows need."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -32,7 +32,7 @@ def svg(view: View, dark: bool = False) -> bytes:
 
 
 def picture(view: View) -> str:
-    """An `img` element in two colors; the browser takes the one that suits."""
+    """An `img` element in a light and a dark version; the browser chooses."""
     on_light, on_dark = (
         f"data:image/svg+xml;base64,{base64.b64encode(svg(view, dark)).decode()}" for dark in (False, True)
     )
@@ -43,7 +43,7 @@ def picture(view: View) -> str:
 
 
 def png(views: Sequence[View], titles: Sequence[str]) -> bytes:
-    """Views side by side as PNG, each below its title."""
+    """Views side by side as PNG, each with its title."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -56,7 +56,7 @@ def png(views: Sequence[View], titles: Sequence[str]) -> bytes:
 
 
 def draw(ax: Any, view: View, dark: bool = False, above: bool = True) -> None:
-    """A view into axes of matplotlib; the legend stands above them, or in them."""
+    """Draw a view into matplotlib axes, with the legend above or inside them."""
     shades = PALETTES[dark]
     for order, series in enumerate(view.dressed):
         look = {"color": shades[series.color or 0], "label": None if series.quiet else _plain(series.name)}
@@ -169,7 +169,7 @@ def _numbers(values: Any) -> np.ndarray:
 
 
 def _plain(text: str, most: int = 34) -> str:
-    """Not longer than there is room for."""
+    """Truncate lines to the available room."""
     lines = [line if len(line) <= most or "$" in line else line[: most - 1] + "…" for line in text.split("\n")]
     return for_matplotlib("\n".join(lines))
 

@@ -1,4 +1,4 @@
-"""What a picture shows, said once: matplotlib draws it for pages without scripts, Plotly for those to play with."""
+"""The contents of a figure, defined once: matplotlib draws it for static pages, Plotly for interactive ones."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -12,22 +12,22 @@ Values = Sequence[Any]
 
 @dataclass(frozen=True)
 class Series:
-    """One line, or one set of dots or bars. What is left out is chosen for it.
+    """One line, or one set of dots or bars. Omitted attributes are chosen automatically.
 
     Attributes:
         name: In the legend.
-        y: The values; None where there is none.
-        x: Where they lie along the axis, for lines and points; `at`: at which place down the side, for rows and bars.
-        low: Ends of the band or of the intervals, with `high`.
-        key: Series of one key are hidden and shown together.
-        color: Number of the color; `colors` has one for each value.
-        dash: Number of the pattern of the line; `symbol` that of the dot.
-        size: Of the dots, in points; `thick` is the width of intervals, in points.
+        y: The values; None if missing.
+        x: Positions along the axis, for lines and points; `at`: positions down the side, for rows and bars.
+        low: Lower ends of the band or the intervals; `high`: the upper ends.
+        key: Series with the same key are hidden and shown together.
+        color: Index of the color; `colors` has one per value.
+        dash: Index of the line style; `symbol` that of the marker.
+        size: Marker size, in points; `thick` is the width of intervals, in points.
         open: Which dots are hollow.
         labels: Text at each dot.
-        along: Other x to choose from, by name.
-        joined: Whether points are joined by a line; `dotted`: whether a line has dots; `filled`: whether the area below
-            it is; `quiet`: whether it stays out of the legend.
+        along: Alternative x to choose from, by name.
+        joined: Whether points are joined by a line; `dotted`: whether a line has markers; `filled`: whether the area
+            below it is filled; `quiet`: whether it is omitted from the legend.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Mark:
-    """A line at a value worth knowing; upright: the value is along x, as it always is where rows or bars lie."""
+    """A reference line at a value. `upright`: the value is along x, as it always is for rows and bars."""
 
     name: str
     value: float | int
@@ -63,17 +63,17 @@ class Mark:
 
 @dataclass(frozen=True)
 class View:
-    """One picture, or one of several to choose from.
+    """One figure, or one of several to choose from.
 
     Attributes:
-        label: What a list of views calls it.
-        x: Name of the axis along; `y` that of the values, which lie along x where `kind` is "rows" or "bars".
-        kind: "lines" (mean and band), "points" (with error bars), "rows" (dots beside names) or "bars" (lying).
+        label: Its name in a list of views.
+        x: Label of the x axis; `y` that of the values, which lie along x if `kind` is "rows" or "bars".
+        kind: "lines" (mean and band), "points" (with error bars), "rows" (dots next to names) or "bars" (horizontal).
         log: Which axes start logarithmic: any of "x" and "y", "y" being the axis of the values.
-        rows: Names down the side, where `kind` lies.
-        linear: Whether the reader may not change the scales.
-        range: Ends of the axis of the values; `ticks` are (values, texts, ends in decades) of it where logarithmic.
-        description: What it shows, for those who cannot see it.
+        rows: Names down the side, for "rows" and "bars".
+        linear: Whether the scales are fixed.
+        range: Limits of the axis of the values; `ticks` are its (values, texts, limits in decades) if logarithmic.
+        description: What it shows, as alternative text.
     """
 
     label: str
@@ -96,9 +96,9 @@ class View:
 
     @property
     def dressed(self) -> list[Series]:
-        """The series, those without looks of their own with the colors and dashes in turn.
+        """The series, with default colors and dashes filled in by cycling.
 
-        A line that lies on earlier ones is dashed, so that both are seen.
+        A line that coincides with earlier ones is dashed, so both are visible.
         """
         made: list[Series] = []
         for i, one in enumerate(self.series):
@@ -109,7 +109,7 @@ class View:
         return made
 
     def to_dict(self) -> dict[str, Any]:
-        """As the page's script reads it."""
+        """The format that the page's script reads."""
         places = "at" if self.lying else "x"
         series = [{places: list(getattr(one, places)), **_given(one)} for one in self.dressed]
         always = {"log": self.log, "kind": self.kind, "series": series}
@@ -119,7 +119,7 @@ class View:
 
 
 def _coincide(one: Series, other: Series, share: float = 0.01) -> bool:
-    """Whether two lines lie on each other: nowhere apart by more than a share of what they span."""
+    """Whether two lines coincide: nowhere further apart than a share of their range."""
     if len(one.y) != len(other.y) or len(one.y) < 2 or list(one.x) != list(other.x):
         return False
     pairs = [(a, b) for a, b in zip(one.y, other.y, strict=True) if a is not None and b is not None]
@@ -130,7 +130,7 @@ def _coincide(one: Series, other: Series, share: float = 0.01) -> bool:
 
 
 def _given(thing: Any) -> dict[str, Any]:
-    """The fields that were given; what is left out stays out, and descriptions stand elsewhere."""
+    """The fields that were set; the description is not included."""
     made = {}
     for field in dataclasses.fields(thing):
         value = getattr(thing, field.name)

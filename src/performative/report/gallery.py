@@ -1,4 +1,4 @@
-"""The page of a folder of results: a card an experiment, and the ledger of claims."""
+"""The page of a folder of results: one card per experiment, and the ledger of claims."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ PAPERS = {
     "heterogeneity": "Joshi (slides on heterogeneity)",
     "ours": "New results",
 }
-# A look and a sign for each verdict: color alone would not tell everybody.
+# A style and a sign for each verdict: color alone is not accessible.
 _VERDICTS = {
     "reproduced": ("good", "✓"),
     "reproduced with corrections": ("fair", "≈"),
@@ -29,7 +29,7 @@ _VERDICTS = {
     "fails": ("bad", "✕"),
     "not tested": ("open", "–"),
 }
-# The numbers of all plots together; beyond it curves are thinned further. The plotting library adds 5 MB.
+# Limit for the numbers of all plots; beyond it curves are thinned further. The plotting library adds 5 MB.
 _MOST_BYTES = 8_000_000
 
 
@@ -37,7 +37,7 @@ def gallery_page(folder: Path, title: str | None = None) -> bytes:
     """Cards with interactive figures, claims and verdicts, filters over them, and the ledger as one table."""
     order = list(PAPERS)
     results = read_results(folder)
-    # Papers as they are listed above, unknown ones last; sorting keeps the order of names within.
+    # Papers in the order listed above, unknown ones last; the stable sort keeps the order of names within each.
     results.sort(key=lambda result: order.index(result.paper) if result.paper in order else len(order))
     read = [read_arrays(result.folder / "data.nc") for result in results]
     most = MOST_POINTS
@@ -56,7 +56,7 @@ def gallery_page(folder: Path, title: str | None = None) -> bytes:
     quick = sum(bool(result.manifest.get("quick")) for result in results)
     lead = f"{len(results)} experiments, {claims} claims; every verdict is computed from the run."
     if quick:
-        lead += f" {quick} of them are quick runs: smaller than what the papers did."
+        lead += f" {quick} of them are quick runs, smaller than in the papers."
     return page(
         title or "Every figure, with a verdict", lead, "\n".join(parts), plots, f"From {folder}. {thinning(most)}"
     )
@@ -95,7 +95,7 @@ def _card(result: Result, arrays: dict[str, Any], plots: Plots, most: int) -> st
         inside.append(details("The paper's caption", f"<p>{escape(str(caption))}</p>"))
     note = told.get("note") or result.setup.get("note")
     if note:
-        inside.append(details("What the text leaves open, and what was chosen", f"<p>{escape(str(note))}</p>"))
+        inside.append(details("What the paper leaves unspecified, and what was chosen", f"<p>{escape(str(note))}</p>"))
     inside += [_numbers(told.get("numbers", {})), _made(told)]
     place = f'id="{escape(result.name, quote=True)}" {_entry("card", result.paper, verdicts)}'
     return f'<article class="card" {place}>{"".join(inside)}</article>'
@@ -118,7 +118,7 @@ def _figure(result: Result, arrays: dict[str, Any], plots: Plots, most: int, tit
 
 
 def _claim(claim: dict[str, Any]) -> str:
-    """The verdict and the claim; how and why come out with a click, and at once where not all is as printed."""
+    """The verdict and the claim, with expandable details; expanded unless the claim was reproduced as printed."""
     verdict = str(claim.get("verdict", "?"))
     lines = [(word, claim.get(key)) for word, key in (("Tested", "how"), ("Found", "number"), ("Why", "reason"))]
     small = "".join(f"<small>{word}: {escape(str(text))}</small>" for word, text in lines if text)
@@ -128,7 +128,7 @@ def _claim(claim: dict[str, Any]) -> str:
 
 
 def _printed(claims: list[dict[str, Any]]) -> str:
-    """What the paper prints beside what was measured, where it prints a number."""
+    """The numbers printed in the paper next to the measured ones."""
     rows: list[list[Cell]] = [
         [str(claim.get("claim", "")), number(claim["of_paper"]), number(claim.get("measured")),
          number(claim["error"]) if claim.get("error") else ""]
@@ -161,11 +161,11 @@ def _made(told: dict[str, Any]) -> str:
         *(versions.items() if isinstance(versions, dict) else ()),
     ]
     constants = escape(json.dumps(told.get("constants", {}), indent=1, ensure_ascii=False))
-    return details("How it was made", facts(rows) + f"<pre>{constants}</pre>")
+    return details("How it was produced", facts(rows) + f"<pre>{constants}</pre>")
 
 
 def _summary(results: list[Result]) -> str:
-    """Papers down, verdicts across; a count filters the page."""
+    """Papers as rows, verdicts as columns; clicking a count filters the page."""
     verdicts = _verdicts(results)
     lines = []
     for paper in dict.fromkeys(result.paper for result in results):
@@ -218,12 +218,12 @@ def _filters(results: list[Result]) -> str:
 
 
 def _not_run(results: list[Result]) -> str:
-    """Nothing is dropped in silence."""
+    """List the experiments without results, so nothing is dropped silently."""
     missing = without_results(results)
     if not missing:
         return ""
     names = "".join(f"<li><code>performative reproduce {escape(name)}</code></li>" for name in missing)
-    return f'<section class="card"><h2>Without results in this folder: {len(missing)}</h2><ul>{names}</ul></section>'
+    return f'<section class="card"><h2>No results in this folder: {len(missing)}</h2><ul>{names}</ul></section>'
 
 
 def _ledger(results: list[Result]) -> str:
@@ -241,5 +241,5 @@ def _ledger(results: list[Result]) -> str:
                 f"<td>{escape(str(claim.get('claim', '')))}{how}</td><td>{escape(str(claim.get('number') or '–'))}</td>"
                 f'<td data-value="{escape(verdict, quote=True)}">{chip(verdict)}{why}</td></tr>'
             )
-    made = sortable(("paper and place", "claim", "number", "verdict"), rows, "How each is tested; heads sort.")
+    made = sortable(("paper and place", "claim", "number", "verdict"), rows, "How each is tested. Sortable.")
     return f'<section class="card ledger" id="ledger"><h2>The ledger</h2>{made}</section>' if rows else ""

@@ -1,4 +1,4 @@
-"""One HTML file that needs nothing else: no fonts or requests; light or dark as the system is."""
+"""A self-contained HTML file: no fonts or requests; light or dark as the system setting."""
 
 from functools import cache
 from html import escape
@@ -13,7 +13,7 @@ def asset(name: str) -> str:
 
 
 def filled(name: str, **holes: str) -> str:
-    """A file in `assets` whose $names are filled in, with HTML as it is."""
+    """A file in `assets` with its $names filled in; HTML is not escaped."""
     return Template(asset(name)).substitute(holes)
 
 

@@ -1,4 +1,4 @@
-"""One HTML file with plots to play with: the plotting library, the numbers and the script are inside it."""
+"""One HTML file with interactive plots: the plotting library, the numbers and the script are embedded."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from performative.report.theme import PALETTES
 
 
 class Plots:
-    """The plots of one page: `add` keeps the numbers and returns the place that the script fills."""
+    """The plots of one page: `add` stores the numbers and returns the element that the script fills."""
 
     def __init__(self) -> None:
         self.views: list[list[dict[str, Any]]] = []
@@ -36,7 +36,7 @@ class Plots:
         return {"plots": self.views, "palettes": {"light": PALETTES[False], "dark": PALETTES[True]}}
 
 
-# Where Plotly's own "Share chart" would upload to: a page sends nothing anywhere.
+# The upload address of Plotly's "Share chart": a page sends nothing anywhere.
 _UPLOAD = re.compile(r'"https://[^"]*plotly\.com/newchart"')
 
 
@@ -45,7 +45,7 @@ def page(title: str, lead: str, body: str, plots: Plots, footer: str = "") -> by
     from plotly.offline import get_plotlyjs
 
     top = filled("top.html", title=escape(title), lead=escape(lead))
-    # Both files share one scope, which is theirs alone.
+    # Both files share one private scope.
     script = f'(() => {{\n"use strict";\n{asset("plots.js")}{asset("filters.js")}}})();\n'
     plotly = _UPLOAD.sub('""', get_plotlyjs())
     scripts = (
@@ -58,13 +58,13 @@ def page(title: str, lead: str, body: str, plots: Plots, footer: str = "") -> by
 
 
 def card(head: str, *inside: str, extra: str = "") -> str:
-    """A section with a heading; nothing where nothing is inside."""
+    """A section with a heading; empty if it has no content."""
     content = "\n".join(part for part in inside if part)
     return f'<section class="card"{extra}><h2>{escape(head)}</h2>{content}</section>' if content else ""
 
 
 def facts(rows: Sequence[tuple[str, Any]]) -> str:
-    """Names and values in two columns; entries without a value are left out."""
+    """Names and values in two columns; entries without a value are omitted."""
     lines = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(str(value))}</dd></div>"
         for name, value in rows
@@ -78,7 +78,7 @@ def details(summary: str, inside: str) -> str:
 
 
 def sortable(head: Sequence[str], rows: Sequence[str], caption: str = "") -> str:
-    """A table whose heads sort it. `rows` are finished <tr> elements; a cell's data-value is what counts."""
+    """A table sortable by its headers. `rows` are complete <tr> elements; cells sort by data-value if they have one."""
     top = "".join(
         f'<th scope="col"><button type="button">{escape(name)}</button></th>' if name else '<th scope="col"></th>'
         for name in head
@@ -92,5 +92,5 @@ def sortable(head: Sequence[str], rows: Sequence[str], caption: str = "") -> str
 
 
 def number(value: Any) -> str:
-    """Four digits, as people read them."""
+    """A number with four significant digits."""
     return f"{value:.4g}" if isinstance(value, (int, float)) else str(value)

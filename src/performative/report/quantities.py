@@ -1,4 +1,4 @@
-"""What recorded quantities are called, and which of them belong together."""
+"""Names of recorded quantities, and their grouping."""
 
 from typing import TYPE_CHECKING
 
@@ -16,12 +16,12 @@ _GROUPS = {
     "Privacy spent": ("epsilon",),
 }
 _LEVELS, _TOTALS = "Other levels", "Running totals"
-# By these settings of a sweep are compared, the first that was recorded first.
+# The settings of a sweep are compared by the first of these that was recorded.
 SCORES = ("distance_to_stable", "performative_risk", "distance_to_optimal", "decoupled_risk", "consensus")
 
 
 def costs(found: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """{in words: (rounds, mean over repeats)} of what a run spent; a repeat that became non-finite is left out."""
+    """{label: (rounds, mean over repeats)} of a run's costs; repeats that became non-finite are excluded."""
     spent = {}
     for name in COSTS:
         if name in found:
@@ -33,7 +33,7 @@ def costs(found: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, tuple[np
 
 
 def recorded(history: "History") -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """{name: (rounds, values [repeats, records])} of all that has a value and is not zero throughout."""
+    """{name: (rounds, values [repeats, records])} of all quantities with finite values that are not all zero."""
     found = {}
     for name, values in {**history.records, **history.risks}.items():
         rounds = np.asarray(history.risk_rounds if name in history.risks else history.rounds)

@@ -1,4 +1,4 @@
-"""What a folder of results holds: <paper>/<name>/ with manifest.json, data.nc and figure.svg."""
+"""The contents of a folder of results: <paper>/<name>/ with manifest.json, data.nc and figure.svg."""
 
 import json
 import math
@@ -15,18 +15,18 @@ from performative.report.curves import MOST_POINTS, curve, digits
 from performative.report.figure import Mark, Series, View
 from performative.report.theme import GREY
 
-# Numbers that a reader knows by a symbol.
+# Numbers with a well-known symbol.
 _SYMBOLS = {
     "stable_point": r"$\theta_{PS}$", "theta_ps": r"$\theta_{PS}$", "optimal_point": r"$\theta_{PO}$",
     "theta_po": r"$\theta_{PO}$",
 }  # fmt: skip
-# Read as files: the package of experiments lies above this one.
+# Read as files: the package of experiments is in a higher layer.
 EXPERIMENTS = Path(__file__).parent.parent / "papers"
 
 
 @dataclass(frozen=True)
 class Result:
-    """One experiment: its manifest, what its TOML says of the figure, and the folder with the rest."""
+    """One experiment: its manifest, the figure settings of its TOML, and the folder with the rest."""
 
     name: str
     paper: str
@@ -45,7 +45,7 @@ class Result:
 
 
 def read_results(folder: Path) -> list[Result]:
-    """All experiments below a folder, sorted by name. A manifest that cannot be read is an error that names it."""
+    """All experiments below a folder, sorted by name. Raises an error that names any unreadable manifest."""
     found = []
     for file in sorted(folder.glob("*/*/manifest.json")):
         try:
@@ -59,20 +59,20 @@ def read_results(folder: Path) -> list[Result]:
         found.append(Result(f"{paper}/{name}", str(manifest.get("paper", paper)), manifest, setup, file.parent))
     if not found:
         raise ValueError(
-            f"{folder} is no thing to report: expected results in <paper>/<name>/manifest.json; found none. "
-            "`performative reproduce --all --quick` makes them."
+            f"{folder}: expected results in <paper>/<name>/manifest.json; found none. Create them with "
+            "`performative reproduce --all --quick`."
         )
     return found
 
 
 def without_results(results: list[Result]) -> list[str]:
-    """Names of experiments of the package that the folder has no results of."""
+    """Names of the package's experiments that have no results in the folder."""
     known = [f"{file.parent.name}/{file.stem}" for file in sorted(EXPERIMENTS.glob("*/*.toml"))]
     return [name for name in known if name not in {result.name for result in results}]
 
 
 def _setup(paper: str, name: str) -> dict[str, Any]:
-    """The experiment's own TOML, where the package has one: it says how the figure is drawn."""
+    """The experiment's own TOML, if the package has one: it defines the figure."""
     file = EXPERIMENTS / paper / f"{name}.toml"
     return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
@@ -80,7 +80,7 @@ def _setup(paper: str, name: str) -> dict[str, Any]:
 def views_of(
     panels: Sequence[Mapping[str, Any]], arrays: Mapping[str, Any], numbers: Mapping[str, Any], most: int = MOST_POINTS
 ) -> list[tuple[str, View]]:
-    """(title, view) of each panel whose array is there. Bars take the color of the line of their name."""
+    """(title, view) of each panel whose array exists. Bars take the color of the line with the same name."""
     there = [panel for panel in panels if panel.get("data") in arrays]
     lines: dict[str, int] = {}
     for panel in there:
@@ -92,7 +92,7 @@ def views_of(
 
 
 def read_arrays(file: Path) -> dict[str, Any]:
-    """{name: array} of a tree with one group for each array; empty where there is no such file."""
+    """{name: array} of a tree with one group per array; empty if the file does not exist."""
     import xarray as xr
 
     if not file.is_file():
@@ -107,13 +107,13 @@ def read_arrays(file: Path) -> dict[str, Any]:
         found = {}
         for node in tree.subtree:
             for variable, array in node.to_dataset(inherit=False).data_vars.items():
-                # A group is called as its array; one that holds several keeps their own names.
+                # A group is named after its array; arrays of a group with several keep their own names.
                 found[node.name if node.name and len(node.data_vars) == 1 else str(variable)] = array.load()
     return found
 
 
 def _whole(array: Any, panel: Mapping[str, Any]) -> Any:
-    """The array with its series and repeats first, one of them where it has none."""
+    """The array with its series and repeat axes first, added with length 1 if missing."""
     for dim, only in (("series", panel["data"]), ("repeat", 0)):
         if dim not in array.dims:
             array = array.expand_dims({dim: [only]})
@@ -134,7 +134,7 @@ def _view(
     array = _whole(array, panel)
     names = _names(array)
     if len(array.dims) == 2:
-        # Bars lie, so the axis along x is the value's.
+        # Bars are horizontal, so values lie along x.
         along = str(panel.get("x") or y)
         matched = any(name in lines for name in names)
         colors = [lines.get(name, GREY if matched else 0) for name in names]

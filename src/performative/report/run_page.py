@@ -14,14 +14,14 @@ from performative.report.interactive import Plots, card, details, facts, number,
 from performative.report.quantities import costs, groups, recorded
 from performative.report.section import Cell, Table
 
-# Parameters of a model that are drawn one by one; of larger models their norm.
+# Models with up to this many parameters are drawn one by one; for larger ones, their norm.
 _MOST_PARAMETERS = 8
 Found = dict[str, tuple[np.ndarray, np.ndarray]]
 _BAND = "Line: mean over repeats; band: the middle 80 % of them."
 
 
 def run_page(history: History, title: str | None = None) -> bytes:
-    """What was run, every recorded quantity by round, final values, who took part, and what privacy it kept."""
+    """What was run, every recorded quantity by round, final values, participation, and privacy."""
     plots, meta = Plots(), history.meta
     name = str(meta.get("algorithm", "a run"))
     found = recorded(history)
@@ -71,7 +71,7 @@ def _what(history: History, fate: str) -> str:
         *how_made(history, meta.get("seconds")),
     ]
     config = escape("\n".join(config_lines(meta["config"]))) if meta.get("config") else ""
-    return card("What was run", facts(rows), details("All of the algorithm", f"<pre>{config}</pre>") if config else "")
+    return card("What was run", facts(rows), details("Full algorithm", f"<pre>{config}</pre>") if config else "")
 
 
 def how_made(history: History, seconds: float | None) -> list[tuple[str, Any]]:
@@ -88,7 +88,7 @@ def how_made(history: History, seconds: float | None) -> list[tuple[str, Any]]:
 
 
 def config_lines(config: Any, name: str = "", depth: int = 0) -> list[str]:
-    """A description (see `describe`) as indented lines, a part by its own name."""
+    """A description (see `describe`) as indented lines, each part with its own name."""
     pad, lead = "  " * depth, f"{name}: " if name else ""
     if isinstance(config, dict):
         kind = config.get("part", config.get("function", ""))
@@ -101,7 +101,7 @@ def config_lines(config: Any, name: str = "", depth: int = 0) -> list[str]:
 
 
 def _model(history: History) -> list[View]:
-    """The parameters over the rounds, or the model's norm where there are many; nothing where only the last is kept."""
+    """The parameters by round, or the model's norm if there are many; nothing if only the last model is kept."""
     leaves = jax.tree_util.tree_leaves_with_path(history.theta)
     if not leaves or any(leaf.shape[1] != len(history.rounds) or len(history.rounds) < 2 for _, leaf in leaves):
         return []
@@ -137,7 +137,7 @@ def _final(found: dict[str, tuple[np.ndarray, np.ndarray]], history: History) ->
 
 
 def _who(history: History, plots: Plots) -> str:
-    head, weights = "Who took part", np.asarray(history.weights, np.float64)
+    head, weights = "Participation", np.asarray(history.weights, np.float64)
     if history.participation is None:
         return card(head, "<p>Every client takes part in every round.</p>")
     shares = np.asarray(history.participation, np.float64)
@@ -146,17 +146,17 @@ def _who(history: History, plots: Plots) -> str:
     x = digits(at) if len(weights) <= MOST_POINTS else digits(kept(len(order)))
     low, high = np.quantile(shares[:, at], (0.1, 0.9), axis=0)
     ends: dict[str, Any] = {"low": digits(low), "high": digits(high)} if len(shares) > 1 else {}
-    real = Series("weight it really had", digits(shares[:, at].mean(axis=0)), x, **ends)
+    real = Series("actual weight", digits(shares[:, at].mean(axis=0)), x, **ends)
     meant = Series("weight in the objective", digits(weights[at]), x, symbol=1)
     by = "client" if len(weights) <= MOST_POINTS else f"clients, heaviest first ({len(at)} of {len(weights):,} drawn)"
     views = [View("clients", by, "mean weight in a round", [real, meant], kind="points", linear=True)]
     gap = float(np.abs(shares.mean(axis=0) - weights).max())
     said = f"<p>Largest gap between the two, mean over repeats: {number(gap)}.</p>"
-    return card(head, said, plots.add(views, "Weight of each client, meant and real"))
+    return card(head, said, plots.add(views, "Weight of each client, intended and actual"))
 
 
 def _privacy(told: Any) -> str:
-    """As the books of a run tell it (see `Ledger.summary`)."""
+    """The privacy ledger of a run (see `Ledger.summary`)."""
     if not isinstance(told, dict):
         return ""
     rows = []

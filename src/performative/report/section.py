@@ -1,5 +1,6 @@
-"""Parts of a report, said once: `page` makes HTML of them, `terminal` what rich prints."""
+"""Parts of a report, defined once: `page` renders them as HTML, `terminal` for rich."""
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -7,25 +8,25 @@ from typing import Any
 
 # Text, or text and a smaller line below it.
 Cell = tuple[str, str] | str
-# A table of more columns needs the whole width of a page.
+# Tables with more columns need the whole width of a page.
 _NARROW = 3
 _LOUD = "border: 2px solid #d1242f; border-left-width: 10px;"
 
 
 @dataclass(frozen=True)
 class Table:
-    """What a table shows. `notes` stand below it on pages; what is small beside a row's name is for pages, too."""
+    """The contents of a table. `notes` appear below it on pages; small text next to a row's name is for pages, too."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     notes: Sequence[str] = ()
 
     def html(self) -> str:
-        """It scrolls sideways where it is too wide."""
+        """An HTML table that scrolls sideways if it is too wide."""
 
         def cell(entry: Cell) -> str:
             text, small = (entry, "") if isinstance(entry, str) else entry
-            return f"<td>{escape(text)}{f'<small>{escape(small)}</small>' if small else ''}</td>"
+            return f"<td>{escape(text)}{f' <small>{escape(small)}</small>' if small else ''}</td>"
 
         top = "".join(f'<th scope="col">{escape(name)}</th>' for name in self.head)
         body = "\n".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in self.rows)
@@ -38,24 +39,28 @@ class Table:
         from rich.text import Text
 
         grid = table.Table(show_edge=False, pad_edge=False)
+        rows = [[(entry, "") if isinstance(entry, str) else entry for entry in row] for row in self.rows]
+        lines = [[f"{t} ({small})" if small and i else t for i, (t, small) in enumerate(row)] for row in rows]
         for i, name in enumerate(self.head):
-            grid.add_column(name, justify="right" if i else "left")
-        for row in self.rows:
-            cells = [(entry, "") if isinstance(entry, str) else entry for entry in row]
-            grid.add_row(*(Text(f"{t} ({small})" if small and i else t) for i, (t, small) in enumerate(cells)))
+            # A heading is no wider than its cells, and what does not fit is continued, not cut off.
+            widest = max(map(len, [*name.split(), *(line[i] for line in lines)]), default=1)
+            head = textwrap.fill(name, widest, break_on_hyphens=False)
+            grid.add_column(head, justify="right" if i else "left", overflow="fold")
+        for line in lines:
+            grid.add_row(*map(Text, line))
         return grid
 
 
 @dataclass(frozen=True)
 class Section:
-    """One question, and all that answers it.
+    """One question and its answer.
 
     Attributes:
-        title, answer: the question, and the answer in a few words, for pages; a terminal has the latter after `lead`
-        said: sentences; each: sentences by the name of what they are about, on pages behind a click where `folded`
-        about: sentences for pages alone, which explain what is drawn
+        title, answer: the question and a short answer, for pages; a terminal shows the answer after `lead`
+        said: sentences; each: sentences by subject, collapsed on pages if `folded`
+        about: sentences that explain the figures, for pages only
         code: (what it does, one expression) to copy
-        pictures: names of what is drawn
+        pictures: names of figures
         loud: whether it must not be overlooked
     """
 
@@ -72,7 +77,7 @@ class Section:
     loud: bool = False
 
     def page(self, drawn: Mapping[str, str]) -> str:
-        """HTML of a card, with pictures by name; nothing where there is nothing to show."""
+        """HTML of a card, with pictures by name; empty if there is nothing to show."""
         images = [drawn[name] for name in self.pictures if name in drawn]
         text = f'<p class="answer">{escape(self.answer)}</p>' if self.answer else ""
         text += "".join(f"<p>{escape(line)}</p>" for line in (*self.said, *self.about) if line)
@@ -81,7 +86,7 @@ class Section:
         tables = "".join(table.html() for table in self.tables)
         each = "".join(f"<p><b>{escape(name)}.</b> {escape(line)}</p>" for name, line in self.each.items())
         if self.folded:
-            each = f"<details><summary>Each in words</summary>{each}</details>"
+            each = f"<details><summary>Details in words</summary>{each}</details>"
         if not (text or images or tables):
             return ""
         head = f"<h2>{escape(self.title)}</h2>"
@@ -92,7 +97,7 @@ class Section:
         return f'<section class="card"{loud}>{head}{text}{pair}{tables}{each}</section>'
 
     def terminal(self) -> Iterator[Any]:
-        """What rich prints; strings are lines to copy, which must not be wrapped."""
+        """What rich prints; strings are lines to copy and must not be wrapped."""
         from rich.text import Text
 
         if self.lead:

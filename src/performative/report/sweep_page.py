@@ -17,24 +17,24 @@ from performative.report.run_page import how_made
 from performative.sweep import Sweep
 
 _COLORS, _DASHES = 7, 6
-# Of all curves together; the plotting library adds 5 MB.
+# Limit for all curves together; the plotting library adds 5 MB.
 _MOST_BYTES = 8_000_000
 
 
 def sweep_page(sweep: Sweep, title: str | None = None) -> bytes:
-    """All settings' curves to choose from and to filter, final values to sort by, the best setting marked."""
+    """Curves of all settings with filters, a sortable table of final values, and the best setting marked."""
     plots = Plots()
     first = sweep.histories[0]
     found = [recorded(history) for history in sweep.histories]
     names = [name for name in dict.fromkeys(name for each in found for name in each)]
     names.sort(key=lambda name: (SCORES.index(name) if name in SCORES else len(SCORES), _total(sweep, name, found)))
     metric = next((name for name in names if name in SCORES), None)
-    # 64 bytes a point: x, mean, two ends of the band, and what was spent up to there.
+    # 64 bytes per point: x, mean, the two ends of the band, and the cost so far.
     most = max(40, min(MOST_POINTS, _MOST_BYTES // (64 * len(sweep.settings) * max(1, len(names)))))
     drawn = plots.add(
-        [_curves(sweep, found, name, most) for name in names], "One curve a setting, by round",
+        [_curves(sweep, found, name, most) for name in names], "One curve per setting, by round",
         board=True, pick="Quantity",
-        caption="Lines: means over repeats; bands, where at most 8 are shown: the middle 80 %.",
+        caption="Lines: means over repeats; bands, if at most 8 are shown: the middle 80 %.",
     )  # fmt: skip
     best = None if metric is None else _best(sweep, metric)
     again = _against(sweep, metric) if metric is not None else []
@@ -65,7 +65,7 @@ def _total(sweep: Sweep, name: str, found: list[dict[str, tuple[np.ndarray, np.n
 
 
 def shown(value: Any) -> str:
-    """A swept value in a few signs."""
+    """A swept value in a few characters."""
     if isinstance(value, (bool, str)) or value is None:
         return str(value)
     if _is_number(value):
@@ -89,13 +89,13 @@ def _name(setting: dict[str, Any]) -> str:
 
 
 def _tags(sweep: Sweep, i: int) -> list[int]:
-    """Which value of each swept name a setting has: settings are in the order of the grid."""
+    """The index of a setting's value for each swept name: settings are in grid order."""
     counts = [len(values) for values in sweep.over.values()]
     return [int(k) for k in np.unravel_index(i, counts)]
 
 
 def _looks(sweep: Sweep, i: int) -> dict[str, int]:
-    """Color for the first swept name and dash for the second, where there are few of each; else in turn."""
+    """Color for the first swept name and dash for the second if there are few of each; otherwise cycled."""
     counts = [len(values) for values in sweep.over.values()]
     if len(counts) == 2 and counts[0] <= _COLORS and counts[1] <= _DASHES:
         color, dash = _tags(sweep, i)
@@ -122,7 +122,7 @@ def _ends(sweep: Sweep, i: int, name: str) -> np.ndarray:
 
 
 def _best(sweep: Sweep, metric: str) -> int | None:
-    """As `Sweep.best` has it; None where every setting diverged."""
+    """The setting that `Sweep.best` returns; None if every setting diverged."""
     ends = [_ends(sweep, i, metric) for i in range(len(sweep.settings))]
     fine = [h.status in ("completed", "stopped") and e.size > 0 for h, e in zip(sweep.histories, ends, strict=True)]
     scores = np.array([e.mean() if good else np.inf for e, good in zip(ends, fine, strict=True)])
@@ -157,7 +157,7 @@ def _filters(sweep: Sweep) -> str:
 
 
 def _against(sweep: Sweep, metric: str) -> list[View]:
-    """Final values over each swept number, one line for each choice of the others."""
+    """Final values against each swept number, one line per combination of the others."""
     made = []
     for place, (name, values) in enumerate(sweep.over.items()):
         if len(values) < 2 or not all(_is_number(value) for value in values):
@@ -203,7 +203,7 @@ def _table(sweep: Sweep, names: list[str], metric: str | None, best: int | None)
         rows.append(f'<tr data-key="{i}" data-tags="{tags}"{kind}>{"".join(cells)}</tr>')
     head = ["", *sweep.over, *(label_of(name, sweep.histories[0]) for name in names), "diverged"]
     best_is = f" Best: the smallest {label_of(metric, sweep.histories[0])}." if metric else ""
-    return sortable(head, rows, f"Mean over repeats at the end, below it the middle 80 %; heads sort.{best_is}")
+    return sortable(head, rows, f"Final mean over repeats, with the middle 80 % below. Sortable.{best_is}")
 
 
 def _score_cell(ends: np.ndarray, status: str) -> str:

@@ -13,15 +13,15 @@ from performative.sweep import Sweep
 
 @checked
 def write(thing: Any, path: str | os.PathLike[str], title: str | None = None) -> Path:
-    """Write one HTML file that needs nothing else: interactive plots, light and dark, no network.
+    """Write one self-contained HTML file: interactive plots, light and dark, no network.
 
     Args:
         thing: a `History`, a `Sweep`, an `AuditReport`, the path of a history that `History.save` wrote (.nc), or the
-            path of a folder of results (<paper>/<name>/manifest.json, as `performative reproduce` leaves them)
-        path: the file to write; it appears whole or not at all
-        title: the page's heading instead of the usual one
+            path of a folder of results (<paper>/<name>/manifest.json, as written by `performative reproduce`)
+        path: the file to write, atomically
+        title: heading of the page, instead of the default
 
-    Returns the path. The page holds what was given, thinned to a few hundred points a curve.
+    Returns the path. The page contains the data, thinned to a few hundred points per curve.
     """
     target = read_target(path, "an HTML file")
     write_whole(target, make(thing, title))
@@ -30,7 +30,7 @@ def write(thing: Any, path: str | os.PathLike[str], title: str | None = None) ->
 
 @functools.singledispatch
 def make(thing: Any, title: str | None = None) -> bytes:
-    """The page that `write` writes. Packages above register theirs: `make.register(AuditReport, ...)`."""
+    """The page that `write` writes. Higher layers register their own: `make.register(AuditReport, ...)`."""
     raise TypeError(
         "report.write takes a History, a Sweep, an AuditReport, or the path of a .nc history or of a folder of "
         f"results; got {type(thing).__name__}."
@@ -63,13 +63,13 @@ def _from_disk(place: Path, title: str | None) -> bytes:
 
         return gallery_page(place, title)
     if not place.exists():
-        raise FileNotFoundError(f"thing: there is no {place}; give a history (.nc) or a folder of results.")
+        raise FileNotFoundError(f"thing: there is no {place}; pass a history (.nc) or a folder of results.")
     if place.suffix != ".nc":
-        raise ValueError(f"thing={str(place)!r}: give a history that History.save wrote (.nc), or a folder of results.")
+        raise ValueError(f"thing={str(place)!r}: pass a history written by History.save (.nc), or a folder of results.")
     from performative.report.run_page import run_page
 
     try:
         history = History.load(place)
     except (OSError, KeyError, ValueError) as error:
-        raise ValueError(f"{place} is not a history that History.save wrote ({error}).") from error
+        raise ValueError(f"{place} is not a history written by History.save ({error}).") from error
     return run_page(history, title or f"{place.stem}: a run of {history.meta.get('algorithm', '?')}")

@@ -1,4 +1,4 @@
-"""Strategic classification as a table: what learning gets right once people have reacted."""
+"""Strategic classification as a table: accuracy once people have reacted."""
 
 from performative.scoreboard.making import scoreboard
 from performative.scoreboard.result import COLUMNS, Line, Scoreboard, Way

@@ -1,4 +1,4 @@
-"""Measuring linear classifiers on people who react to them."""
+"""Measure linear classifiers on people who react to them."""
 
 from typing import Any, NamedTuple
 
@@ -19,9 +19,9 @@ _DRAWS = 9999
 
 
 class Bench:
-    """The people whom models are measured on, and how they are before any reaction (under the model `before`).
+    """The people that models are evaluated on, and their data before any reaction (under the model `before`).
 
-    Over finite tables everything is exact; else it is taken over fixed draws. In float64.
+    Everything is exact for finite tables, and over fixed draws otherwise. In float64.
     """
 
     def __init__(self, problem: Problem, before: np.ndarray):
@@ -41,27 +41,27 @@ class Bench:
 
     @property
     def people(self) -> int | None:
-        """How many they are, None where the population has no table."""
+        """Number of people, None if the population has no table."""
         return None if self._problem.population.capacity is None else int(np.sum(self._share > 0))
 
     @property
     def share_of_ones(self) -> float:
-        """The chance that y = 1, by the clients' weights."""
+        """The probability that y = 1, by the clients' weights."""
         return float(np.sum(self._weights * self._share * (self._label > 0)))
 
     def score(self, theta: Float[np.ndarray, " d"]) -> dict[str, float]:
-        """Accuracy and rates after people reacted to theta, and what theta is believed to get right."""
+        """Accuracy and rates after people reacted to theta, and the accuracy believed before."""
         believed = self._rates(*self._verdicts(theta, self._before))["accuracy"]
         return self._rates(*self._verdicts(theta, theta)) | {"believed": believed}
 
     def constant(self, answer: bool) -> dict[str, float]:
-        """The same for one answer to all, to which nobody can react."""
+        """The same for a constant prediction, to which nobody can react."""
         rates = self._rates(np.full(self._label.shape, answer), self._label, self._share)
         return rates | {"believed": rates["accuracy"]}
 
     def paired(self, first: Float[np.ndarray, " d"], second: Float[np.ndarray, " d"]) -> "Gain":
-        """Accuracy of the first model less the second's. A paired difference over people, who are drawn client by
-        client with fixed weights."""
+        """Accuracy of the first model minus that of the second: a paired difference over people, who are drawn client
+        by client with fixed weights."""
         right = []
         for theta in (first, second):
             told, label, share = self._verdicts(theta, theta)
@@ -96,9 +96,9 @@ class Bench:
 
 
 class Gain(NamedTuple):
-    """A difference of accuracies, its standard error over people, and the chance of one as large without a difference.
+    """A difference of accuracies, its standard error over people, and the p-value of no difference.
 
-    The last two are NaN where people are not counted.
+    The last two are NaN if the population has no table.
     """
 
     value: float
@@ -107,18 +107,18 @@ class Gain(NamedTuple):
 
 
 def sign_test(better: np.ndarray, worse: np.ndarray, weight: np.ndarray) -> float:
-    """The chance of a gain as large as sum_i weight_i (better_i - worse_i) if those who change were as likely to gain.
+    """The p-value of a gain sum_i weight_i (better_i - worse_i) if those who change are equally likely to gain or lose.
 
     Args:
-        better: People of client i whom only the first model gets right; `worse` those whom only the second does.
+        better: People of client i whom only the first model classifies correctly; `worse`: only the second.
 
-    With one weight for all this is McNemar's exact test; it holds for few people too, unlike a normal limit. Over fixed
-    draws.
+    With equal weights this is McNemar's exact test; unlike a normal approximation, it is valid for few people too.
+    Computed over fixed draws.
     """
     changed = better + worse
     draws = np.random.default_rng(0).binomial(changed, 0.5, (_DRAWS, len(changed)))
     moved = np.abs((2 * draws - changed) @ weight)
-    # A draw that is as large up to rounding counts; the people seen count as one of the draws, so that it is exact.
+    # Draws that are equal up to rounding count; the observed data count as one of the draws, so the test is exact.
     as_large = np.sum(moved >= abs((better - worse) @ weight) * (1 - 1e-12))
     return float((1 + as_large) / (1 + _DRAWS))
 
@@ -134,7 +134,7 @@ def performative_risk(problem: Problem, theta: Float[np.ndarray, " d"]) -> float
 def _verdicts(
     problem: Problem, theta: Float[Array, " d"], deployed: Float[Array, " d"]
 ) -> tuple[Bool[Array, "N n"], Array, Float[Array, "N n"]]:
-    """1{theta.x > 0}, y and what a person counts in his client, once the world has settled under `deployed`."""
+    """1{theta.x > 0}, y and a person's weight within the client, once the world has settled under `deployed`."""
 
     def one(population: AbstractPopulation) -> tuple[Array, Array, Array]:
         world = population.settle(Scene(deployed, problem.loss))
@@ -151,7 +151,7 @@ def _risk(problem: Problem, weights: Array, theta: Array) -> Array:
 
 
 def _check_samples(problem: Problem, theta: Array) -> None:
-    """Refuse what is not a linear classifier on samples (x, y), before anything is computed."""
+    """Raise unless it is a linear classifier on samples (x, y), before anything is computed."""
 
     def probe(mine: AbstractPopulation) -> Any:
         noise = jax.tree.map(lambda leaf: leaf[0], mine.draw(jax.random.key(0), (1,), theta))
@@ -162,6 +162,6 @@ def _check_samples(problem: Problem, theta: Array) -> None:
     if not (isinstance(z, tuple) and len(z) == 2 and theta.ndim == 1 and shapes == [theta.shape, ()]):
         raise ValueError(
             "scoreboard needs samples (x, y), x a vector shaped like theta and y one label: a linear classifier. "
-            f"{type(problem.population).__name__} gives samples of shapes {shapes}, and theta has shape {theta.shape}."
+            f"{type(problem.population).__name__} has samples of shapes {shapes}, and theta has shape {theta.shape}."
         )
     check_fit(problem, theta)

@@ -25,7 +25,7 @@ from performative.types import Theta
 
 _ROWS = {"static": "static baseline", "stable": "stable point", "optimal": "optimal point"}
 _MAJORITY = "majority class"
-# How sure an interval is.
+# Confidence level of intervals.
 _LEVEL = 0.95
 
 
@@ -44,20 +44,21 @@ def scoreboard(
     optimal: Theta = None,
     **options: Any,
 ) -> Scoreboard:
-    """Algorithms for a linear classifier of 0 and 1, beside the majority class, static, stable and optimal point.
+    """Compare algorithms for a linear binary classifier with the majority class, static, stable and optimal point.
 
         static baseline  argmin f(. ; before): the risk minimizer on the data before any reaction; then people react
         accuracy         of 1{theta.x > 0} after people reacted to theta; believed: on the data under `before`
-        TPR, TNR         share of those with y = 1 (y = 0) who are told so, after they reacted
+        TPR, TNR         share of those with y = 1 (y = 0) who are classified correctly, after they reacted
 
     Args:
-        rounds: of all algorithms, or {name: rounds}
-        theta: where the algorithms start: None for zeros, a model, or "static" for the static baseline
-        repeats: of each algorithm, by `seed`; whether static and stable can be told apart hangs on them (`detectable`)
-        held_out: the same for people who are not trained on: accuracies and rates are theirs, risk and distances are
-            those of `problem`
-        before: the model in force at first; None for zeros, under which strategic people stay as they are
-        stable, optimal: theta_PS and theta_PO where they are known; else they are searched from the static baseline
+        rounds: for all algorithms, or {name: rounds}
+        theta: the initial model: None for zeros, a model, or "static" for the static baseline
+        repeats: of each algorithm, with `seed`; they determine whether static and stable can be distinguished
+            (`detectable`)
+        held_out: the same problem with held-out people: accuracies and rates are theirs, risk and distances are those
+            of `problem`
+        before: the model deployed at first; None for zeros, under which strategic people do not move
+        stable, optimal: theta_PS and theta_PO if known; otherwise they are computed from the static baseline
         options: for `pf.run`, such as dtype="float64"
 
     Samples must be (x, y) with y in {0, 1} and x shaped like the model. An intercept is a column of ones.
@@ -82,7 +83,7 @@ def scoreboard(
             )
         notes += [f"{name}: {words}" for words in dict.fromkeys(str(warning.message) for warning in said)]
         if gone := int(np.sum(histories[name].stopped_at >= 0)):
-            notes.append(f"{name}: {gone} of {repeats} repeats diverged and are left out.")
+            notes.append(f"{name}: {gone} of {repeats} repeats diverged and are excluded.")
 
     def score(model: np.ndarray) -> dict[str, float]:
         away = {f"distance_to_{n}": _distance(model, points[n]) for n in ("stable", "optimal") if n in points}
@@ -113,12 +114,12 @@ def scoreboard(
 
 
 def _check_arguments(algorithms: Any, rounds: Any, repeats: Any, theta: Theta) -> dict[str, int]:
-    """The rounds of each algorithm, everything else refused where it does not fit."""
+    """Return the rounds of each algorithm; raise on invalid arguments."""
     named = isinstance(algorithms, Mapping) and all(isinstance(a, Algorithm) for a in algorithms.values())
     if not named:
         raise ValueError(f"algorithms must be named, such as {{'ours': pf.p_fedavg(0.1)}}; got {algorithms!r}.")
     if clash := [name for name in (_MAJORITY, *_ROWS.values()) if name in algorithms]:
-        raise ValueError(f"algorithms: {clash} are rows of the table already; choose other names.")
+        raise ValueError(f"algorithms: {clash} are already rows of the table; choose other names.")
     if isinstance(theta, str) and theta != "static":
         raise ValueError(f'theta must be a model, None for zeros, or "static" for the static baseline; got {theta!r}.')
     check_counts(repeats=repeats)
@@ -143,7 +144,7 @@ def _read(problem: Problem, theta: Theta) -> np.ndarray:
 def _find_points(
     problem: Problem, before: np.ndarray, stable: Theta, optimal: Theta
 ) -> tuple[dict[str, np.ndarray], list[str]]:
-    """The static baseline, stable and optimal point, and notes on those that are missing or odd."""
+    """The static baseline, stable and optimal point, and notes on those that are missing or unusual."""
     points = {"static": np.asarray(repeated_risk_minimization(problem, theta=before, deployments=1, spells=None)[1])}
     notes: list[str] = []
     searches: tuple[tuple[str, Any, Callable[..., np.ndarray]], ...] = (
@@ -159,13 +160,13 @@ def _find_points(
                 points[name] = search(problem, points, notes)
             except ValueError as reason:
                 notes.append(f"there is no row for the {name} point. {reason}")
-        # Numbers may overflow on the way; only what a solver itself says is news.
+        # Numbers may overflow along the way; only the solvers' own warnings matter.
         notes += [str(warning.message) for warning in said if "_point: " in str(warning.message)]
     return points, notes
 
 
 def _find_stable(problem: Problem, points: dict[str, np.ndarray], notes: list[str]) -> np.ndarray:
-    """The stable point that is found from the static baseline, or else from anywhere."""
+    """The stable point found from the static baseline, or otherwise from any start."""
     start = points["static"]
     try:
         found = equilibria(problem, [start], start=start)
@@ -173,7 +174,7 @@ def _find_stable(problem: Problem, points: dict[str, np.ndarray], notes: list[st
         found = equilibria(problem, start=start)
     best = next((point for point in found if point.attracting is not False), found[0])
     if best.attracting is False:
-        steps = "settle there" if best.settles else "run away from it, too"
+        steps = "converge to it" if best.settles else "diverge from it, too"
         notes.append(
             f"the stable point repels retraining (contraction factor {best.contraction:.3g}); small steps {steps}."
         )
@@ -181,7 +182,7 @@ def _find_stable(problem: Problem, points: dict[str, np.ndarray], notes: list[st
 
 
 def _find_optimal(problem: Problem, points: dict[str, np.ndarray], notes: list[str]) -> np.ndarray:
-    """The better of the minima that lie below the static baseline and the stable point."""
+    """The better of the minima found from the static baseline and the stable point."""
     starts = [points["stable"]] if "stable" in points else None
     best = optimal_point(problem, points["static"], starts, report=True)
     return np.asarray(best.theta if isinstance(best, Solution) else best)
@@ -198,16 +199,16 @@ def _ends(history: History) -> list[np.ndarray]:
 
 
 def _line(name: str, scores: list[dict[str, float]]) -> Line:
-    """Means and standard errors; NaN where there is nothing."""
+    """Means and standard errors; NaN if there are no values."""
     columns = {c: np.array([score.get(c, np.nan) for score in scores] or [np.nan]) for c in COLUMNS}
     errors = {c: float(v.std(ddof=1) / np.sqrt(len(v))) for c, v in columns.items()} if len(scores) > 1 else {}
     return Line(name, {c: float(v.mean()) for c, v in columns.items()}, errors)
 
 
 def way(ends: list[np.ndarray], points: dict[str, np.ndarray], together: int = 1) -> Way:
-    """Where ends lie along the line from static to stable, with Student's interval of their mean.
+    """Positions of final models on the line from static to stable, with a Student-t interval for their mean.
 
-    `together`: intervals that hold at once (Bonferroni), since the best of several algorithms is looked at.
+    `together`: number of simultaneous intervals (Bonferroni), since several algorithms are compared.
     """
     from scipy import stats
 

@@ -1,4 +1,4 @@
-"""The table, and whether what it shows is more than luck."""
+"""The table, and whether its differences are significant."""
 
 import dataclasses
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ _HEADS = ("accuracy", "believed", "risk", "TPR", "TNR", "to stable", "to optimal
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """One row of the table: means over repeats, and their standard errors (empty where nothing is random)."""
+    """One row of the table: means over repeats, and their standard errors (empty if nothing is random)."""
 
     name: str
     values: dict[str, float]
@@ -30,7 +30,7 @@ class Line:
 class Way:
     """Where the repeats of an algorithm end on the line from static (0) to stable (1): mean, half its 95 % interval.
 
-    The intervals of all algorithms on a board hold together.
+    The intervals of all algorithms on a board hold simultaneously.
     """
 
     mean: float
@@ -38,32 +38,32 @@ class Way:
 
     @property
     def resolves(self) -> bool:
-        """Whether these repeats tell static from stable.
+        """Whether these repeats distinguish static from stable.
 
-        The interval must be too short to hold both, and must not lie farther off than they are from each other: a
-        biased method that ends elsewhere says nothing of them, however little it scatters.
+        The interval must be too short to contain both, and must not be farther away than they are from each other: a
+        biased method that ends elsewhere carries no information about them, however small its variance.
         """
         return self.half < 0.5 and -1.0 < self.mean < 2.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Scoreboard:
-    """Made by `pf.scoreboard`; `print` it, or take `frame()`.
+    """Returned by `pf.scoreboard`; `print` it, or use `frame()`.
 
     Attributes:
         lines: majority class, static baseline, stable point, optimal point, then the algorithms
         points: "static", "stable" and "optimal" as models; one that was not found is missing
-        ways: of each algorithm, where its repeats end between static and stable
+        ways: for each algorithm, where its repeats end between static and stable
         gap: |static - stable|
-        accuracy_gain: accuracy at the stable point less that of the static baseline, both after people reacted
-        accuracy_error: its standard error over people, paired; NaN where people are not counted
-        accuracy_chance: of a gain as large if those whose answer changes were as likely to gain as to lose (a sign
-            test); of people who are trained on, to whom the models are fitted, it says little
-        people: how many the rates are measured on, None where the population has no table
-        held_out: whether these were kept apart
+        accuracy_gain: accuracy at the stable point minus that of the static baseline, both after people reacted
+        accuracy_error: its standard error over people, paired; NaN if the population has no table
+        accuracy_chance: p-value of a sign test of the gain; on training people, to whom the models are fitted, it is
+            not informative
+        people: number of people the rates are measured on, None if the population has no table
+        held_out: whether these people were held out
         rounds: of each algorithm
         histories: the runs
-        notes: what was out of the ordinary: a point that repels or was not found, what runs warned of
+        notes: anything unusual: a point that repels or was not found, warnings of runs
     """
 
     lines: tuple[Line, ...]
@@ -82,9 +82,9 @@ class Scoreboard:
 
     @property
     def detectable(self) -> bool:
-        """Whether the repeats of at least one algorithm can tell the stable point from the static baseline: see `Way`.
+        """Whether the repeats of at least one algorithm distinguish stable from static: see `Way`.
 
-        `ways` says which; an effect that one algorithm shows may drown in the scatter of another.
+        `ways` shows which; an effect visible with one algorithm may be hidden by the variance of another.
         """
         return any(way.resolves for way in self.ways.values())
 
@@ -93,10 +93,10 @@ class Scoreboard:
         for line in self.lines:
             if line.name == name:
                 return line
-        raise KeyError(f"{name!r} is no row; there are {[line.name for line in self.lines]}.")
+        raise KeyError(f"{name!r} is not a row; there are {[line.name for line in self.lines]}.")
 
     def frame(self) -> "pandas.DataFrame":
-        """One row a line; after the columns their standard errors, `<column>_error`."""
+        """One row per line; after the columns, their standard errors as `<column>_error`."""
         import pandas as pd
 
         rows = [{**line.values, **{f"{c}_error": line.errors.get(c, np.nan) for c in COLUMNS}} for line in self.lines]
@@ -107,18 +107,19 @@ class Scoreboard:
         return f"Scoreboard({[line.name for line in self.lines]}, effect {found}; print it for the table)"
 
     def __str__(self) -> str:
-        cells = [["", *_HEADS], *([line.name, *(_cell(line, c) for c in COLUMNS)] for line in self.lines)]
+        cells = cells_of(self)
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         table = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in cells]
-        return "\n".join([*table, "", *self._words()])
+        return "\n".join([*table, "", *self.sentences()])
 
-    def _words(self) -> list[str]:
+    def sentences(self) -> list[str]:
+        """What the numbers are, and whether the performative effect is detectable."""
         whom = "the problem's own data" if self.people is None else f"{self.people:,} people"
         where = f"{whom}, held out" if self.held_out else whom
         runs = f" Algorithms: mean ± standard error of {self.repeats} repeats." if self.errors_known else ""
         said = [
             f"Accuracy, TPR and TNR: {where}, after they reacted; believed: before. "
-            f"Risk and distances: on what is trained on.{runs}"
+            f"Risk and distances: on the training data.{runs}"
         ]
         if "stable" in self.points:
             said += [self._detection(), self._accuracy()]
@@ -126,7 +127,7 @@ class Scoreboard:
 
     @property
     def errors_known(self) -> bool:
-        """Whether there is an algorithm with two repeats or more to take a standard error from."""
+        """Whether any algorithm has at least two repeats to compute a standard error from."""
         return any(line.errors for line in self.lines)
 
     def _detection(self) -> str:
@@ -134,9 +135,9 @@ class Scoreboard:
         if not self.ways:
             return f"{apart}."
         if not self.errors_known:
-            return f"{apart}; whether that is detectable takes repeats >= 2 that do not diverge."
+            return f"{apart}; judging whether that is detectable requires repeats >= 2 that do not diverge."
         told = (
-            f"{name} {_short(way.mean, 2)} ± {way.half:.2g}{'' if way.resolves else ' (cannot tell)'}"
+            f"{name} {_short(way.mean, 2)} ± {way.half:.2g}{'' if way.resolves else ' (inconclusive)'}"
             for name, way in self.ways.items()
             if np.isfinite(way.mean)
         )
@@ -144,19 +145,24 @@ class Scoreboard:
         farther = [name for name in self.ways if self[name].values["distance_to_stable"] > self.gap]
         return (
             f"{apart}; the performative effect {verdict} by these repeats. "
-            f"On the way from static (0) to stable (1) they end at {', '.join(told)} (95 % together)."
-            + (f" Farther from stable than the static baseline is: {', '.join(farther)}." if farther else "")
+            f"On the line from static (0) to stable (1) they end at {', '.join(told)} (95 % simultaneous)."
+            + (f" Farther from stable than the static baseline: {', '.join(farther)}." if farther else "")
         )
 
     def _accuracy(self) -> str:
-        gain = f"In accuracy stable less static is {100 * self.accuracy_gain:+.2f}"
+        gain = f"Accuracy of stable minus static: {100 * self.accuracy_gain:+.2f}"
         if not np.isfinite(self.accuracy_error):
             return f"{gain} points."
         gain = f"{gain} ± {100 * self.accuracy_error:.2f} points"
         if not self.held_out:
-            return f"{gain} among the people trained on; whether others gain takes `held_out`."
-        sure = "more" if self.accuracy_chance <= 0.05 else "no more"
-        return f"{gain}: {sure} than chance among that many people (p = {self.accuracy_chance:.2g})."
+            return f"{gain} on the training people; use `held_out` for others."
+        sure = "significant" if self.accuracy_chance <= 0.05 else "not significant"
+        return f"{gain}: {sure} with this many people (p = {self.accuracy_chance:.2g})."
+
+
+def cells_of(board: Scoreboard) -> list[list[str]]:
+    """The table as text, heading first."""
+    return [["", *_HEADS], *([line.name, *(_cell(line, c) for c in COLUMNS)] for line in board.lines)]
 
 
 def _cell(line: Line, column: str) -> str:
@@ -167,5 +173,5 @@ def _cell(line: Line, column: str) -> str:
 
 
 def _short(value: float, digits: int) -> str:
-    """So many digits after the point; what has run away fits in its column, too."""
+    """Format with `digits` decimals; diverged values still fit in their column."""
     return f"{value:.{digits}f}" if abs(value) < 1000 else f"{value:.2g}"

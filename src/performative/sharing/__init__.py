@@ -1,7 +1,8 @@
 """Who shares a model with whom."""
 
+from performative._deprecated import old_name
 from performative.sharing.base import AbstractSharing, OneModel
-from performative.sharing.groups import Groups, LearntGroups
+from performative.sharing.groups import Groups, LearnedGroups
 from performative.sharing.partial import AbstractPartial
 from performative.sharing.personal import Ditto, Heads, Interpolated, PerClient, PFedMe
 from performative.sharing.rolling import Rolling
@@ -14,10 +15,14 @@ __all__ = [
     "Groups",
     "Heads",
     "Interpolated",
-    "LearntGroups",
+    "LearnedGroups",
     "OneModel",
     "PFedMe",
     "PerClient",
     "Rolling",
     "Widths",
 ]
+
+
+def __getattr__(name: str) -> object:
+    return old_name(__name__, name)

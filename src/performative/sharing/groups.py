@@ -1,4 +1,4 @@
-"""A model for each group of clients: given, or learnt."""
+"""One model per group of clients: given, or learned."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ def _stack(theta: Theta, count: int) -> Any:
 
 
 def _embed(delta: Theta, group: Array, share: Array, count: int) -> Any:
-    """The update of one group's model as one of all of them, divided by the group's share of all clients."""
+    """The update of one group's model as an update of all of them, divided by the group's share of all clients."""
     here = jnp.arange(count, dtype=group.dtype) == group
 
     def put(leaf: Array) -> Array:
@@ -29,11 +29,11 @@ def _embed(delta: Theta, group: Array, share: Array, count: int) -> Any:
 
 
 class Groups(AbstractSharing):
-    """A model for each group; `group` says which one each client belongs to, 0, 1, ... . theta leads with the groups.
+    """One model per group; `group` is the group index 0, 1, ... of each client. theta has a leading axis of groups.
 
         theta_g <- theta_g + sum_{i in g} (a_i / P_g) delta_i,      P_g = sum_{i in g} p_i
 
-    Group g starts at theta + apart_g: `apart`, like theta with an axis of groups before, is nothing unless given.
+    Group g starts at theta + apart_g: `apart`, like theta with a leading axis of groups, is zero by default.
     """
 
     references = ()
@@ -48,7 +48,7 @@ class Groups(AbstractSharing):
     def __init__(self, group: ArrayLike, share: Any = None, apart: Unchecked[Any] = None):
         self.group, self.share, self.apart = np.asarray(group), share, apart
         if self.group.ndim != 1 or self.group.dtype.kind not in "iu" or np.any(self.group < 0):
-            raise ValueError(f"Groups: group must hold one number 0, 1, ... a client; got {group!r}.")
+            raise ValueError(f"Groups: group must contain one number 0, 1, ... per client; got {group!r}.")
         self.count = int(self.group.max(initial=-1)) + 1
         empty = np.setdiff1d(np.arange(self.count), self.group)
         if len(empty) or not self.count:
@@ -56,7 +56,9 @@ class Groups(AbstractSharing):
         for leaf in jax.tree.leaves(apart):
             check_finite("Groups", apart=leaf)
             if np.shape(leaf)[:1] != (self.count,):
-                raise ValueError(f"Groups: apart must lead with {self.count} groups; got shape {np.shape(leaf)}.")
+                raise ValueError(
+                    f"Groups: apart must have a leading axis of {self.count} groups; got shape {np.shape(leaf)}."
+                )
 
     def ready(self, weights: np.ndarray) -> "Groups":
         if len(self.group) != len(weights):
@@ -90,12 +92,12 @@ class Groups(AbstractSharing):
         return _embed(moved, mine, jnp.asarray(self.share)[mine], self.count)
 
 
-class LearntGroups(AbstractSharing):
-    """Clients join the group whose model has the least loss on their data, anew in each round they take part in.
+class LearnedGroups(AbstractSharing):
+    """In each round, participating clients join the group whose model has the smallest loss on their data.
 
-        g_i = argmin_g f_i(theta_g; their data as they are now),      theta_g <- theta_g + sum_{g_i = g} a_i delta_i
+        g_i = argmin_g f_i(theta_g; current data),      theta_g <- theta_g + sum_{g_i = g} a_i delta_i
 
-    The groups' models start apart by `spread` normal numbers, else nobody could tell them apart. Ghosh et al. 2020.
+    The groups' models start with normal perturbations of scale `spread`, to break symmetry. Ghosh et al. 2020.
     """
 
     references = ("ghosh2020efficient",)
@@ -107,8 +109,8 @@ class LearntGroups(AbstractSharing):
 
     def __check_init__(self) -> None:
         if not (isinstance(self.count, int) and self.count >= 1):
-            raise ValueError(f"LearntGroups: count must be a whole number of groups, at least 1; got {self.count!r}.")
-        check_finite("LearntGroups", spread=self.spread)
+            raise ValueError(f"LearnedGroups: count must be a whole number of groups, at least 1; got {self.count!r}.")
+        check_finite("LearnedGroups", spread=self.spread)
 
     def start(self, theta: Theta) -> PyTree:
         leaves, structure = jax.tree.flatten(_stack(theta, self.count))

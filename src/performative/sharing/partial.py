@@ -1,4 +1,4 @@
-"""Models of different size: clients that carry a part of the shared one."""
+"""Models of different sizes: clients that train a part of the shared one."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ class _Carried(AbstractSharing):
         return part
 
     def pull(self, local: Theta, shared: Theta, rate: Array) -> Theta:
-        return _masked(self.mask, local)  # noise and momentum end at the mask, too
+        return _masked(self.mask, local)  # the mask applies to noise and momentum too
 
     def each(self, function: Callable[[Theta], Theta], local: Theta) -> Theta:
         return _masked(self.mask, function(local))
@@ -48,35 +48,35 @@ class _Carried(AbstractSharing):
 
 
 class AbstractPartial(AbstractSharing):
-    """Client i carries the entries e with m_ie = 1; its people meet these, and 0 in the place of the others.
+    """Client i carries the entries e with m_ie = 1; its people see these, and 0 in place of the others.
 
         weigh="mean"        theta_e <- theta_e + (sum_j a_j) sum_i a_i m_ie delta_ie / sum_i a_i m_ie
         weigh="unbiased"    theta_e <- theta_e + sum_i a_i m_ie delta_ie / (q_ie sum_{j: q_je > 0} p_j)
 
-    The first is the papers': an entry moves by the mean over those of the cohort that carry it, and stays where none
-    does. Clients that carry much count for more, as they are alone with an entry in some rounds. The second divides by
-    the share q_ie of rounds in which client i carries entry e: over rounds and cohorts each entry moves by the weighted
-    mean over all who ever train it, by rare and longer steps (a window of 1/20 needs rates that are 20 times as small).
+    The first is that of the papers: an entry moves by the mean over those of the cohort that carry it, and stays if
+    none does. Clients that carry more count for more, since in some rounds only they train an entry. The second divides
+    by the fraction q_ie of rounds in which client i carries entry e: over rounds and cohorts each entry moves by the
+    weighted mean over all who ever train it, in rarer and larger steps (a window of 1/20 needs rates 20 times smaller).
     `history.trained` counts how often each entry was trained.
     """
 
     counts_entries = True
-    if TYPE_CHECKING:  # a field of the classes below; as an AbstractVar it would be their first argument to a checker
+    if TYPE_CHECKING:  # a field of the subclasses; as an AbstractVar a checker would treat it as their first argument
 
         @property
         def weigh(self) -> str: ...
 
     @abstractmethod
     def mask(self, shared: Theta, client: Int[Array, ""], round: Int[Array, ""]) -> PyTree:
-        """m_i in a round, a tree like theta of truth values."""
+        """m_i in a round, a tree of booleans like theta."""
 
     @abstractmethod
     def chance(self, shared: Theta, client: Int[Array, ""]) -> PyTree:
-        """q_i, the share of rounds in which the client carries each entry."""
+        """q_i, the fraction of rounds in which the client carries each entry."""
 
     @abstractmethod
     def ever(self, theta: Theta) -> Iterator[tuple[str, np.ndarray]]:
-        """For each leaf its name and which entries are ever trained."""
+        """For each leaf, its name and which entries are ever trained."""
 
     def of(self, shared: Theta, client: Int[Array, ""] | None, round: Int[Array, ""]) -> AbstractSharing:
         return self if client is None else _Carried(self.mask(shared, client, round))
@@ -146,6 +146,6 @@ def read_weigh(owner: str, weigh: str) -> str:
 
 
 def named_leaves(theta: Theta) -> list[tuple[str, Any]]:
-    """Leaves with their names, "theta" where there is one only."""
+    """Leaves with their names, "theta" if there is only one."""
     found = jax.tree_util.tree_leaves_with_path(theta)
     return [(jax.tree_util.keystr(path) or "theta", leaf) for path, leaf in found]

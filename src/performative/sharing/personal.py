@@ -1,4 +1,4 @@
-"""Models of a client's own: by themselves, in part, pulled to the shared one, or mixed with it."""
+"""Personal models: separate, partial, regularized towards the shared one, or mixed with it."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from performative.types import Loss, Numbers, Sample, Theta, Unchecked, number
 
 
 class PerClient(AbstractSharing):
-    """A model for each client, trained at home; nothing is shared."""
+    """One model per client, trained locally; nothing is shared."""
 
     references = ()
     ignores_data = True
@@ -27,7 +27,7 @@ class PerClient(AbstractSharing):
         return own
 
     def send(self, moved: Theta, shared: Theta, own: Theta, client: Int[Array, ""] | None) -> Theta:
-        # Nothing; and not a number where training became non-finite, so that the client is left out.
+        # Zero; NaN if training became non-finite, so the client is dropped.
         return jax.tree.map(lambda leaf: leaf - leaf, moved)
 
     def kept(self, local: Theta, own: Theta) -> Theta:
@@ -35,10 +35,10 @@ class PerClient(AbstractSharing):
 
 
 class Heads(AbstractSharing):
-    """A shared body with a head of each client's own: `mask` is True where an entry is the client's.
+    """A shared body with a personal head per client: `mask` is True for the client's entries.
 
-    `mask` is a tree like theta of truth values or arrays of them; {"head": True, "body": False}, say.
-    Arivazhagan et al. 2019; Collins et al. 2021.
+    `mask` is a tree like theta of booleans or boolean arrays, such as {"head": True, "body": False}. Arivazhagan et al.
+    2019; Collins et al. 2021.
     """
 
     references = ("collins2021exploiting",)
@@ -50,7 +50,7 @@ class Heads(AbstractSharing):
     def __check_init__(self) -> None:
         for leaf in jax.tree.leaves(self.mask):
             if np.asarray(leaf).dtype != bool:
-                raise ValueError(f"Heads: mask must hold True and False, in a tree like theta; got {leaf!r}.")
+                raise ValueError(f"Heads: mask must contain True and False, in a tree like theta; got {leaf!r}.")
         if not jax.tree.leaves(self.mask):
             raise ValueError(f"Heads: mask must be a tree like theta; got {self.mask!r}.")
 
@@ -88,7 +88,7 @@ class Both(NamedTuple):
 
 
 class _TwoModels(AbstractSharing):
-    """The client trains the shared model and one of its own, on the same data."""
+    """The client trains the shared model and a personal one on the same data."""
 
     trains_one = False
 
@@ -118,12 +118,12 @@ class _TwoModels(AbstractSharing):
 
 
 def _toward(model: Theta, other: Theta, strength: Array) -> Any:
-    """argmin_v |v - model|^2 + strength |v - other|^2: a proximal step, which no strength makes unstable."""
+    """argmin_v |v - model|^2 + strength |v - other|^2: a proximal step, stable for any strength."""
     return jax.tree.map(lambda a, b: a + (strength / (1 + strength)).astype(a.dtype) * (b - a), model, other)
 
 
 class Ditto(_TwoModels):
-    """A model of each client's own, pulled to the shared one.
+    """A personal model per client, regularized towards the shared one.
 
         v_i:  min f_i(v_i) + pull |v_i - theta|^2 / 2,      theta:  min sum_i p_i f_i(theta),   data from D_i(v_i)
 
@@ -131,7 +131,7 @@ class Ditto(_TwoModels):
 
         v_i = (m_i + pull theta) / (1 - eps_i + pull),      theta = sum_i p_i (m_i + eps_i v_i)
 
-    pull 0 is local training, a very large one P-FedAvg that deploys each round's model. Li et al. 2021.
+    pull 0 is local training; a very large pull is P-FedAvg that deploys each round's model. Li et al. 2021.
     """
 
     references = ("li2021ditto",)
@@ -148,7 +148,7 @@ class Ditto(_TwoModels):
 
 
 class PFedMe(_TwoModels):
-    """A model of each client's own, pulled to the shared one, which is fitted to them (Moreau envelopes).
+    """A personal model per client, regularized towards the shared one, which is fitted to them (Moreau envelopes).
 
         v_i:  min f_i(v_i) + pull |v_i - theta|^2 / 2,      theta:  min sum_i p_i pull |v_i - theta|^2 / 2
 
@@ -181,7 +181,7 @@ class PFedMe(_TwoModels):
 
 
 class Interpolated(_TwoModels):
-    """People meet a mix of the client's own model and the shared one.
+    """People see a mix of the client's own model and the shared one.
 
         meet = share v_i + (1 - share) theta,      v_i descends the loss of the mix, theta that of its own
 

@@ -1,4 +1,4 @@
-"""Windows of the model that move on from round to round."""
+"""Windows of the model that move from round to round."""
 
 import itertools
 import math
@@ -17,19 +17,19 @@ from performative.types import ArrayLike, Numbers, Theta, as_whole, number
 
 
 class Rolling(AbstractPartial):
-    """Clients carry a window of each layer that moves on from round to round, so that all of it is trained in turn.
+    """Clients carry a window of each layer that moves from round to round, so every entry is trained in turn.
 
         m_ie = 1  where  (e - step round) mod n < ceil(fraction_i n),      n the length of the axis
 
-    For the entries see `AbstractPartial`. Alam et al. 2022 (FedRolex); step=0 leaves the windows at the first entries,
-    as Diao, Ding and Tarokh 2021 do (HeteroFL), and somebody must then carry everything.
+    For the entries see `AbstractPartial`. Alam et al. 2022 (FedRolex); step=0 keeps the windows at the first entries,
+    as in Diao, Ding and Tarokh 2021 (HeteroFL); some client must then carry everything.
 
     Args:
-        fraction: of each axis, a number or one a client, above 0 and at most 1
-        axes: for each leaf of theta, in the order of `jax.tree.leaves`, the axis that the window is taken of, several,
-            or () for what everybody carries (the output layer, say); None for the first axis of each. Axes of one
-            length have one window, so that the columns of a layer are the rows of the next
-        step: entries that windows move on by a round
+        fraction: of each axis, a number or one per client, above 0 and at most 1
+        axes: for each leaf of theta, in the order of `jax.tree.leaves`, the axis of the window, several axes, or () for
+            what everybody carries (such as the output layer); None for the first axis of each. Axes of the same length
+            share a window, so the columns of a layer match the rows of the next
+        step: entries that windows move per round
     """
 
     references = ("alam2022fedrolex", "diao2021heterofl")
@@ -62,8 +62,8 @@ class Rolling(AbstractPartial):
                 raise ValueError(f"Rolling: axes names axis {max(axes)} of a leaf with shape {leaf.shape}.")
             if self.weigh == "unbiased" and len(axes) > 1:
                 raise ValueError(
-                    'Rolling(weigh="unbiased") knows how often an entry is trained where windows are of one axis; axes '
-                    f'names {axes} of a leaf with shape {leaf.shape}. Use weigh="mean".'
+                    'Rolling(weigh="unbiased") knows how often an entry is trained only for windows of one axis; '
+                    f'axes names {axes} of a leaf with shape {leaf.shape}. Use weigh="mean".'
                 )
         super().check(theta)
 
@@ -73,7 +73,7 @@ class Rolling(AbstractPartial):
             lengths = [leaf.shape[axis] for axis in axes]
             period = math.lcm(*(n // math.gcd(self.step, n) for n in lengths)) if leaf.size else 1
             trained = np.zeros(leaf.shape, bool)
-            for round in range(period):  # windows start together, so that the widest holds the others
+            for round in range(period):  # windows start together, so the widest contains the others
                 if trained.all():
                     break
                 whole = np.ones(leaf.shape, bool)
@@ -87,9 +87,9 @@ class Rolling(AbstractPartial):
         chances = []
         for leaf, axes in zip(leaves, self._axes(shared), strict=True):
             whole = jnp.ones(leaf.shape, leaf.dtype)
-            for axis in axes:  # one at most
+            for axis in axes:  # at most one
                 n = leaf.shape[axis]
-                # Windows start at the multiples of g: so many of these lie among the last `size` entries up to e.
+                # Windows start at the multiples of g: count those among the last `size` entries up to e.
                 g, e = math.gcd(self.step, n), jnp.arange(n, dtype=jnp.int32)
                 starts = e // g - (e - _size(jnp, n, self._own(client))) // g
                 whole = whole * _along(starts.astype(leaf.dtype) * (g / n), axis, leaf.ndim)
@@ -108,7 +108,7 @@ class Rolling(AbstractPartial):
             whole = jnp.ones(leaf.shape, bool)
             for axis in axes:
                 n = leaf.shape[axis]
-                # round mod n first: step times a large round is no 32-bit number.
+                # round mod n first: step times a large round overflows 32 bits.
                 window = _window(jnp, n, mine, self.step % n * (round % n))
                 whole &= _along(window, axis, leaf.ndim)
             masks.append(whole)
@@ -120,7 +120,7 @@ class Rolling(AbstractPartial):
 
 
 def _window(xp: Any, n: int, fraction: Any, start: Any) -> Any:
-    """Which of n entries lie in the window of ceil(fraction n) from `start` on, around the end."""
+    """Which of n entries lie in the cyclic window of ceil(fraction n) entries from `start` on."""
     return (xp.arange(n, dtype=xp.int32) - start) % n < _size(xp, n, fraction)
 
 

@@ -1,4 +1,4 @@
-"""Parts of the model that stay the same for a client."""
+"""Fixed parts of the model for each client."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,11 +14,11 @@ from performative.types import ArrayLike, Theta, Unchecked, as_array, is_concret
 
 
 class Widths(AbstractPartial):
-    """Clients carry parts of the model that stay the same: `masks` says which entries.
+    """Clients carry fixed parts of the model: `masks` selects the entries.
 
-    `masks` is a tree like theta of truth values with one axis more in front: a row for each client, or for each kind of
-    client with `kind` saying which one client i is. For the entries see `AbstractPartial`. Diao, Ding and Tarokh 2021
-    (HeteroFL): there the masks are nested, the first entries of each layer; `Rolling(fraction, step=0)` makes such.
+    `masks` is a tree of booleans like theta with an additional leading axis: one row per client, or per kind of client,
+    with `kind` giving that of client i. For the entries see `AbstractPartial`. Diao, Ding and Tarokh 2021 (HeteroFL):
+    there the masks are nested, the first entries of each layer, as with `Rolling(fraction, step=0)`.
     """
 
     references = ("diao2021heterofl",)
@@ -36,16 +36,16 @@ class Widths(AbstractPartial):
         for leaf in leaves:
             if leaf.dtype != bool or leaf.ndim < 1:
                 raise ValueError(
-                    f"Widths: masks must hold True and False, with a row for each client or kind; got {leaf!r}."
+                    f"Widths: masks must contain True and False, with one row per client or kind; got {leaf!r}."
                 )
         if len({len(leaf) for leaf in leaves}) != 1:
             found = sorted({len(leaf) for leaf in leaves}) or "no leaf"
-            raise ValueError(f"Widths: masks need as many rows in each leaf; they have {found}.")
+            raise ValueError(f"Widths: masks need the same number of rows in each leaf; they have {found}.")
         kinds = self.kind
         if kinds is None:
             return
         if kinds.ndim != 1 or kinds.dtype.kind not in "iu":
-            raise ValueError(f"Widths: kind must hold one number 0, 1, ... a client; got {kind!r}.")
+            raise ValueError(f"Widths: kind must contain one number 0, 1, ... per client; got {kind!r}.")
         if is_concrete(kinds) and np.any((np.asarray(kinds) < 0) | (np.asarray(kinds) >= len(leaves[0]))):
             raise ValueError(f"Widths: kind must lie in 0..{len(leaves[0]) - 1}, the rows of masks; got {kind!r}.")
 
@@ -53,7 +53,7 @@ class Widths(AbstractPartial):
         rows = len(jax.tree.leaves(self.masks)[0]) if self.kind is None else len(self.kind)
         if rows != len(weights):
             what = "masks has" if self.kind is None else "kind has"
-            raise ValueError(f"Widths: {what} {rows} rows for {len(weights)} clients; give one a client.")
+            raise ValueError(f"Widths: {what} {rows} rows for {len(weights)} clients; give one per client.")
         return self
 
     def check(self, theta: Theta) -> None:

@@ -1,4 +1,4 @@
-"""At home in scikit-learn: estimators that foresee the reaction to themselves, and a stress test of any classifier."""
+"""scikit-learn integration: estimators that anticipate the response to themselves, and a classifier stress test."""
 
 from performative._base.lazy import later
 

@@ -1,9 +1,9 @@
-"""What people show to a model that is known by its answers alone: the best response under a quadratic cost, by search.
+"""The best response to a black-box model under a quadratic cost, by search.
 
     max over x'   gain(x') - |x' - x|_w^2 / (2 s),      |v|_w^2 = sum_j w_j (v_j / spread_j)^2
 
-Where the gain is linear in the columns that people can change the answer is a formula; everywhere else it is the best
-of what was tried, and a better one may have been missed.
+If the gain is linear in the columns that people can change, the best response has a formula; otherwise it is the best
+move that was tried, and a better one may have been missed.
 """
 
 import dataclasses
@@ -14,33 +14,33 @@ from jaxtyping import Bool, Float
 
 Gain = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
-# Lengths that are tried along axes and along random directions, in parts of the longest worth its cost.
+# Lengths tried along axes and along random directions, as fractions of the longest move worth its cost.
 _ALONG_AXES = np.unique(np.concatenate([np.geomspace(0.005, 1.0, 12), np.linspace(0.1, 1.0, 10)]))
 _ALONG_DIRECTIONS, _DIRECTIONS = np.geomspace(0.08, 1.0, 5), 24
-# Values of a column that are tried in the place of one's own, evenly by rank.
+# Number of observed values of a column that are tried, evenly spaced by rank.
 _SEEN = 32
-# How many of those nearby who do better are imitated, how much of the way, and which count as better: above these
-# quantiles of the gain.
+# How many better-off neighbors are imitated, which fractions of the way, and the quantiles of the gain above which
+# people count as better off.
 _NEIGHBORS, _PART_WAY, _BETTER = 8, (0.5, 0.75, 1.0), (0.5, 0.9)
-# Refinement: from how many moves of the pool, sweeps over the columns, steps in parts of the present move, how far the
-# direction is turned in each sweep and how often, lengths that are tried then; an edge is found by so many cuts, in so
-# many zooms: few calls of the model, since each has a price of its own.
+# Refinement: number of starting moves, relative steps in each column, by how much the direction is turned in each sweep
+# and how often, lengths tried then; an edge is located by this many cuts in this many zooms. Few calls of the model,
+# since each has an overhead.
 _STARTS, _STEPS, _TURNED, _TURNS = 3, (-0.5, -0.2, -0.05, 0.05, 0.2, 0.5), (0.6, 0.3, 0.15, 0.07), 6
 _LENGTHS, _SHRUNK, _CUTS, _ZOOMS = (0.8, 0.9, 0.97, 1.03), (0.0, 0.4, 0.7, 0.9), 8, 4
-# Of the largest gain: agreement with a formula up to this; and how far beyond an edge one stands to be safe.
+# Relative to the largest gain: tolerance for agreement with a formula; and the safety margin beyond an edge.
 _SAME, _BEYOND = 1e-7, 1e-9
 _PROBES = 64
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Search:
-    """Moves are measured in units in which the cost is |u|^2 / (2 s): v = u * unit.
+    """A search for the best response. Moves are in units in which the cost is |u|^2 / (2 s): v = u * unit.
 
     Attributes:
-        gain: gain(who, values) of persons who show other values
+        gain: gain(who, values) of people who show other values
         start: values before anybody responds, [n, k]
         unit: spread_j / sqrt(w_j), [k]
-        seed: of random directions
+        seed: for random directions
     """
 
     gain: Gain
@@ -52,7 +52,7 @@ class Search:
         return np.asarray(self.gain(who, self.start[who] + moves * self.unit), np.float64)
 
     def slope(self) -> tuple[Float[np.ndarray, " k"], bool]:
-        """Gain per unit of a move, and whether it is the same at all that was probed: then the gain is linear."""
+        """Gain per unit of a move, and whether it is the same at all probes, in which case the gain is linear."""
         n, k = self.start.shape
         rng = np.random.default_rng(self.seed)
         who = rng.integers(0, n, _PROBES)
@@ -65,8 +65,8 @@ class Search:
         return slope, bool(np.max(np.abs(found - far @ slope)) <= _SAME * size)
 
     def pool(self, longest: float) -> tuple[Float[np.ndarray, "n m k"], Float[np.ndarray, "n m"]]:
-        """Moves to try for each person, along axes, in random directions and to people nearby who do better; and what
-        each gains beyond staying."""
+        """Candidate moves for each person, along axes, in random directions and towards better-off neighbors; and the
+        gain of each over staying."""
         n, k = self.start.shape
         axes = np.concatenate([np.eye(k), -np.eye(k)])
         tried = (axes[:, None, :] * _ALONG_AXES[:, None]).reshape(-1, k)
@@ -78,14 +78,14 @@ class Search:
         before = self.gains(everyone, np.zeros((n, k)))
         moves = [np.broadcast_to(longest * tried, (n, *tried.shape)), self._values_seen()]
         moves += [self._neighbors(before > level) for level in np.unique(np.quantile(before, _BETTER))]
-        # Where most are accepted already the quantiles say nothing.
+        # If most are already accepted, the quantiles are uninformative.
         moves.append(self._neighbors(before >= before.max()))
         whole = np.concatenate(moves, axis=1)
         gain = self.gains(np.repeat(everyone, whole.shape[1]), whole.reshape(-1, k)).reshape(n, -1)
         return whole, gain - before[:, None]
 
     def _values_seen(self) -> Float[np.ndarray, "n m k"]:
-        """Moves of one column to values that others have: trees decide between these."""
+        """Moves of one column to values that others have: trees split between these."""
         scaled = self.start / self.unit
         n, k = scaled.shape
         seen = np.quantile(scaled, np.linspace(0.0, 1.0, _SEEN), axis=0, method="nearest")
@@ -95,7 +95,7 @@ class Search:
         return moves.reshape(n, -1, k)
 
     def _neighbors(self, better: Bool[np.ndarray, " n"]) -> Float[np.ndarray, "n m k"]:
-        """Moves to the nearest of those who do better."""
+        """Moves towards the nearest better-off people."""
         from scipy.spatial import cKDTree
 
         n, k = self.start.shape
@@ -112,7 +112,7 @@ class Search:
 def formula(
     slope: Float[np.ndarray, " k"], gap: Float[np.ndarray, " n"] | None, strength: float
 ) -> Float[np.ndarray, "n k"] | Float[np.ndarray, "1 k"]:
-    """The best moves where the score is linear: s times the slope; where acceptance counts, to the edge if it pays.
+    """The best moves if the score is linear: s times the slope; for acceptance, to the edge if it pays off.
 
     u = s g          or          u = (gap / |g|^2) g  where 0 < gap / |g| <= sqrt(2 s)
     """
@@ -129,10 +129,10 @@ def formula(
 def respond(
     search: Search, strength: float, pool: Float[np.ndarray, "n m k"], gains: Float[np.ndarray, "n m"]
 ) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
-    """The best move of each person that was found, and its utility beyond staying: never below 0.
+    """The best move found for each person, and its utility over staying: never below 0.
 
-    `pool` are moves with their `gains` beyond staying, the same for all strengths. The best of them are refined, those
-    that gain something though not yet their cost as well.
+    `pool` contains candidate moves with their `gains` over staying, the same for all strengths. The best of them are
+    refined, including those whose gain does not yet cover their cost.
     """
     n, _, k = pool.shape
     best, utility = np.zeros((n, k)), np.zeros(n)
@@ -152,7 +152,7 @@ def respond(
 
 
 def _different(pool: np.ndarray, ranked: np.ndarray) -> list[np.ndarray]:
-    """Where to start: the best move of each person, then the best that points elsewhere than those before."""
+    """Starting moves: the best move of each person, then the best in a different direction from those before."""
     rows, size = np.arange(len(pool)), np.linalg.norm(pool, axis=-1)
     unit = pool / np.where(size > 0, size, 1.0)[..., None]
     place = np.empty_like(ranked)
@@ -161,13 +161,13 @@ def _different(pool: np.ndarray, ranked: np.ndarray) -> list[np.ndarray]:
     for _ in range(_STARTS):
         at = np.argmin(np.where(taken, ranked.shape[1], place), axis=1)
         starts.append(at)
-        # Half a right angle: what points so far away climbs another hill, if there is one.
+        # 45 degrees: moves further apart may climb another hill, if there is one.
         taken |= np.einsum("nmk,nk->nm", unit, unit[rows, at]) > np.cos(np.pi / 4)
     return starts
 
 
 class _Climb:
-    """Better and better moves of some people, each from a start of its own."""
+    """Iterative improvement of people's moves, each from its own start."""
 
     def __init__(self, search: Search, who: np.ndarray, move: np.ndarray, value: np.ndarray, strength: float):
         self.search, self.who, self.strength = search, who, strength
@@ -176,7 +176,7 @@ class _Climb:
         self.rng = np.random.default_rng(search.seed)
 
     def climbed(self) -> tuple[np.ndarray, np.ndarray]:
-        """After sweeps over the columns, turns of the direction, and a walk back to the edges."""
+        """The moves after sweeps over columns, turns of the direction, and shrinking to the edges."""
         k = self.move.shape[1]
         self._to_the_edge(np.arange(k))
         for turned in _TURNED:
@@ -194,7 +194,7 @@ class _Climb:
         return self.move, self.value
 
     def _take_best(self, others: np.ndarray) -> None:
-        """The best of other moves [n, m, k] where it beats the present one."""
+        """Take the best of other moves [n, m, k] if it beats the current one."""
         found = self._worth(others)
         at = np.argmax(found, axis=1)
         rows = np.arange(len(found))
@@ -203,13 +203,13 @@ class _Climb:
         self.value = np.where(better, found[rows, at], self.value)
 
     def _worth(self, others: np.ndarray) -> np.ndarray:
-        """What moves [n, m, k] are worth beyond staying."""
+        """The utility of moves [n, m, k] over staying."""
         n, many, k = others.shape
         gain = self.search.gains(np.repeat(self.who, many), others.reshape(-1, k)).reshape(n, many)
         return gain - self.before[:, None] - np.sum(np.square(others), axis=-1) / (2.0 * self.strength)
 
     def _turn(self, by: float) -> None:
-        """Other directions close by, at several lengths."""
+        """Try nearby directions at several lengths."""
         n, k = self.move.shape
         size = np.linalg.norm(self.move, axis=1)[:, None, None]
         turned = self.move[:, None, :] + by * size * self.rng.standard_normal((n, _TURNS, k)) / np.sqrt(k)
@@ -217,7 +217,7 @@ class _Climb:
         self._take_best((turned[:, :, None, :] * np.asarray(_LENGTHS)[:, None]).reshape(n, -1, k))
 
     def _to_the_edge(self, columns: np.ndarray) -> None:
-        """Decisions jump: shrink the move in these columns as far as it is worth no less, zooming in on where it is."""
+        """Shrink the move in these columns as far as its utility does not drop, zooming in on the decision boundary."""
         rows, parts = np.arange(len(self.who)), np.linspace(0.0, 1.0, _CUTS + 2)
         low, high, top = np.zeros(len(rows)), np.ones(len(rows)), self.value
         for _ in range(_ZOOMS):
@@ -226,7 +226,7 @@ class _Climb:
             others[:, :, columns] *= factor[:, :, None]
             found = self._worth(others)
             at = np.argmax(found, axis=1)
-            # The edge lies below what is worth most, or below the present move where no cut is better.
+            # The edge lies below the best cut, or below the current move if no cut is better.
             at = np.where(found[rows, at] >= top, at, _CUTS)
             top = np.maximum(top, found.max(axis=1))
             ends = np.column_stack([low, factor, high])

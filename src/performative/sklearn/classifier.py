@@ -1,4 +1,4 @@
-"""A linear classifier of two classes that counts on the response of those it judges."""
+"""A linear binary classifier that anticipates people's response to it."""
 
 from typing import Any
 
@@ -21,28 +21,28 @@ class PerformativeClassifier(ClassifierMixin, AbstractPerformative):  # type: ig
 
     Args:
         strategic: columns that people can change, by name or number; None for all
-        strength: how far they go per unit of theta, in the units of X (scale columns first): a number, (one for each
-            class), or {client: number} with `fit(X, y, clients=...)`. It is the best response to the gain theta.x (or
-            -theta.x) at the cost |x' - x|^2 / (2 strength)
-        method: "stable": the model that its own data would give again, by retraining until it settles; "optimal": the
-            least loss once people have responded; "static": trained once, as if nobody responded
-        desired: the class that people want to be told, None for classes_[0]
+        strength: how far they move per unit of theta, in the units of X (scale columns first): a number, (one for each
+            class), or {client: number} with `fit(X, y, clients=...)`. The response is the best response to the gain
+            theta.x (or -theta.x) at the cost |x' - x|^2 / (2 strength)
+        method: "stable": the fixed point of retraining; "optimal": the lowest loss once people have responded;
+            "static": trained once, as if nobody responded
+        desired: the class that people want to be assigned, None for classes_[0]
         penalty: L2 in the mean loss, None for 1 / (number of rows), the C = 1 of `LogisticRegression`; the intercept is
-            left alone
-        fit_intercept: whether there is one
-        max_iter, tol: retrainings at most, and the step (over 1 + |theta|) at which retraining has settled
+            not penalized
+        fit_intercept: whether to fit an intercept
+        max_iter, tol: most retrainings, and the step (relative to 1 + |theta|) at which retraining has settled
 
-    `predict` judges rows as they are shown. `score` is the accuracy *once people have responded to this model*, so that
-    GridSearchCV chooses by what happens after deployment; give it people as they are before. Where everybody responds
-    alike, a free intercept undoes the response, and the stable point is the optimal one.
+    `predict` classifies rows as they are observed. `score` is the accuracy *once people have responded to this model*,
+    so GridSearchCV selects by what happens after deployment; pass it people before they respond. If everybody responds
+    in the same way, a free intercept undoes the response, and the stable point is the optimal one.
 
     Attributes:
-        classes_, coef_ [1, d], intercept_ [1], n_features_in_, feature_names_in_: as everywhere in scikit-learn
-        n_iter_: deployments that `fit` took; settled_: whether retraining settled, None where it was not asked to
-        deployments_: how many models have been deployed, those of `partial_fit` counted
+        classes_, coef_ [1, d], intercept_ [1], n_features_in_, feature_names_in_: as in scikit-learn
+        n_iter_: deployments used by `fit`; settled_: whether retraining settled, None if there was no retraining
+        deployments_: number of models deployed, including those of `partial_fit`
 
     Perdomo et al. 2020; Hardt et al. 2016. It is `pf.Problem(pf.losses.logistic, pf.populations.Strategic)` solved by
-    `pf.repeated_risk_minimization` and `pf.optimal_point`; `problem(X, y)` hands it out.
+    `pf.repeated_risk_minimization` and `pf.optimal_point`; `problem(X, y)` returns it.
     """
 
     _for_classes = True
@@ -72,34 +72,35 @@ class PerformativeClassifier(ClassifierMixin, AbstractPerformative):  # type: ig
         self, X: Any, y: Any, classes: ArrayLike | None = None, clients: ArrayLike | None = None,
         responded: bool = False,
     ) -> "PerformativeClassifier":  # fmt: skip
-        """Redeploy: people respond to the present model, and it is trained to the minimum on what they then show.
+        """Redeploy: people respond to the current model, which is then retrained to the minimum on their new data.
 
             theta_{k+1} = argmin f(. ; theta_k)
 
         Args:
-            X, y: people of this deployment as they are without a model; the first call finds nothing deployed yet
-            classes: all classes, where the first batch may lack one
+            X, y: people of this deployment before they respond; at the first call no model is deployed yet
+            classes: all classes, for a first batch that lacks one; possible only with fit_intercept=False and a
+                penalty, since a free intercept has no best value for people of one class
             clients: as in `fit`
-            responded: X holds what people showed to the deployed model already, as logs do
+            responded: X already contains people's responses to the deployed model, as in logs
         """
         return self._redeploy(X, y, classes, clients, responded)
 
     def decision_function(self, X: Any) -> Float[np.ndarray, " n"]:
-        """theta.x: log-odds of classes_[1] for rows as they are shown."""
+        """theta.x: log-odds of classes_[1] for rows as observed."""
         return self._linear(X)
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "n 2"]:
-        """Chances of both classes for rows as they are shown."""
+        """Probabilities of both classes for rows as observed."""
         one = expit(self._linear(X))
         return np.column_stack([1.0 - one, one])
 
     def predict(self, X: Any) -> Shaped[np.ndarray, " n"]:
-        """The likelier class of rows as they are shown."""
+        """The more probable class of rows as observed."""
         scores = self._linear(X)
         return self.classes_[(scores > 0).astype(int)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, clients: ArrayLike | None = None) -> float:
-        """Accuracy once people, here as they are before, have responded to this model."""
+        """Accuracy once people, passed as they are before, have responded to this model."""
         return float(accuracy_score(y, self.predict(self.respond(X, y, clients)), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
@@ -114,8 +115,8 @@ class PerformativeClassifier(ClassifierMixin, AbstractPerformative):  # type: ig
         if self.desired == self.classes_[1]:
             return -1.0
         raise ValueError(
-            f"PerformativeClassifier: desired={self.desired!r} is not a class of y, which holds "
-            f"{self.classes_.tolist()}; give one of them, or None for the first."
+            f"PerformativeClassifier: desired={self.desired!r} is not a class of y, which contains "
+            f"{self.classes_.tolist()}; pass one of them, or None for the first."
         )
 
     def _read_targets(self, y: Shaped[np.ndarray, " n"], known: ArrayLike | None) -> Int[np.ndarray, " n"]:
@@ -135,7 +136,9 @@ class PerformativeClassifier(ClassifierMixin, AbstractPerformative):  # type: ig
             )
         strange = np.setdiff1d(y, found)
         if len(strange):
-            raise ValueError(f"PerformativeClassifier: y holds {strange[:3].tolist()}; classes are {found.tolist()}.")
+            raise ValueError(
+                f"PerformativeClassifier: y contains {strange[:3].tolist()}; classes are {found.tolist()}."
+            )
         self.classes_ = found
         return np.searchsorted(found, y).astype(np.int32)
 

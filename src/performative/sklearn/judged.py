@@ -1,4 +1,4 @@
-"""A fitted classifier as those see it whom it judges: a score, a decision, and columns that they can change."""
+"""A fitted classifier from the perspective of the people it judges: score, decision, and columns they can change."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,19 +7,18 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-# Rows that a model judges at once: repeated rows of a wide frame fill the memory.
+# Most rows per call of the model: repeated rows of a wide frame fill the memory.
 _AT_ONCE = 200_000
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Judge:
-    """A classifier of two classes, whose `desired` class people want to be told.
+    """A binary classifier whose `desired` class people want to be assigned.
 
     Attributes:
-        score: how far it leans to the desired class, by its decision_function, else its predict_proba; None where it
-            has neither
-        kind: "decision_function" or "predict_proba", where there is a score
-        threshold: scores above it mean the desired class; NaN where no one number tells that
+        kind: where scores of the desired class come from, "decision_function" or else "predict_proba"; None if the
+            model has neither
+        threshold: scores above it mean the desired class; NaN if no single threshold matches the decisions
     """
 
     model: Any
@@ -38,11 +37,11 @@ class Judge:
         return np.asarray(self.X[:, list(self.columns)], np.float64)
 
     def scores(self, who: np.ndarray, values: Float[np.ndarray, "r k"]) -> Float[np.ndarray, " r"]:
-        """Scores of persons `who` who show `values`."""
+        """Scores of the people `who` if they show `values`."""
         return self._each(who, values, self._score)
 
     def accepted(self, who: np.ndarray, values: Float[np.ndarray, "r k"]) -> Bool[np.ndarray, " r"]:
-        """Whether they are told the desired class."""
+        """Whether they are assigned the desired class."""
         return self._each(who, values, lambda rows: np.asarray(self.model.predict(rows)) == self.desired)
 
     def _score(self, rows: Any) -> np.ndarray:
@@ -60,18 +59,20 @@ class Judge:
         return np.concatenate(parts)
 
     def _rows(self, who: np.ndarray, values: np.ndarray) -> Any:
-        """Persons' rows with other values in the columns that they can change."""
+        """People's rows with other values in the columns that they can change."""
         if not hasattr(self.X, "iloc"):
             rows = np.array(self.X[who])
             rows = rows if rows.dtype == object else rows.astype(np.promote_types(rows.dtype, np.float64), copy=False)
             rows[:, list(self.columns)] = values
             return rows
         frame = self.X.iloc[who].reset_index(drop=True)
-        return frame.assign(**{self.X.columns[j]: values[:, i] for i, j in enumerate(self.columns)})
+        for i, j in enumerate(self.columns):
+            frame.isetitem(j, values[:, i])  # by place: names need not be strings
+        return frame
 
 
 def judge_of(model: Any, X: Any, columns: tuple[int, ...], names: tuple[str, ...], desired: Any) -> Judge:
-    """Read a model; its threshold is the number that its scores and decisions agree on, over the rows of X."""
+    """Wrap a model; its threshold is one at which scores and decisions agree on the rows of X."""
     kind = next((name for name in ("decision_function", "predict_proba") if hasattr(model, name)), None)
     made = Judge(model, X, columns, names, desired, kind)
     if kind is None:

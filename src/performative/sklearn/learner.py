@@ -1,4 +1,4 @@
-"""What classifier and regressor share: people respond to the deployed linear model, which learns from what it sees."""
+"""The base of classifier and regressor: people respond to the deployed linear model, which learns from their data."""
 
 import abc
 import warnings
@@ -26,11 +26,11 @@ class AbstractPerformative(BaseEstimator, abc.ABC):  # type: ignore[misc]  # sci
 
     @abc.abstractmethod
     def _direction(self) -> float:
-        """1 where people lower theta.x, -1 where they raise it."""
+        """1 if people lower theta.x, -1 if they raise it."""
 
     @abc.abstractmethod
     def _read_targets(self, y: Shaped[np.ndarray, " n"], known: ArrayLike | None) -> Shaped[np.ndarray, " n"]:
-        """Targets as the loss reads them; `known` are the classes where they were told."""
+        """Targets in the form the loss expects; `known` are the classes, if given."""
 
     @abc.abstractmethod
     def _keep(self, theta: Float[np.ndarray, " d"]) -> None:
@@ -41,11 +41,11 @@ class AbstractPerformative(BaseEstimator, abc.ABC):  # type: ignore[misc]  # sci
 
         Args:
             X: one row per person
-            y: their labels or targets, which stay
-            clients: whose row each is, where `strength` differs between clients; None for one
+            y: their labels or targets, which do not change
+            clients: the client of each row, if `strength` differs between clients; None for one
 
-        "stable" deploys, lets people respond and trains to the minimum, again and again from theta = 0, until the model
-        moves by less than `tol`; where it does not, a ConvergenceWarning says so and the last model is kept.
+        "stable" repeatedly deploys, lets people respond and trains to the minimum, from theta = 0, until the model
+        moves by less than `tol`; if it does not, it issues a ConvergenceWarning and keeps the last model.
         """
         self._check_parameters()
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=not self._for_classes)
@@ -56,13 +56,19 @@ class AbstractPerformative(BaseEstimator, abc.ABC):  # type: ignore[misc]  # sci
         return self
 
     def _redeploy(self, X: Any, y: Any, known: ArrayLike | None, clients: ArrayLike | None, responded: bool) -> Any:
-        """One deployment: people respond to the model, and it is trained to the minimum on what they show."""
+        """One deployment: people respond to the model, which is then trained to the minimum on their data."""
         from performative.solve import repeated_risk_minimization
 
         self._check_parameters()
         first = not hasattr(self, "coef_")
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=not self._for_classes, reset=first)
         targets = self._read_targets(y, known if first or known is not None else getattr(self, "classes_", None))
+        if self._for_classes and self.fit_intercept and np.all(targets == targets[0]):
+            raise ValueError(
+                f"{type(self).__name__}: all {len(targets)} people of this deployment are of class "
+                f"{self._known().tolist()[targets[0]]!r}, so the free intercept has no best value; "
+                "pass people of both classes, or set fit_intercept=False."
+            )
         problem = self._problem(X, targets, clients, responded=responded)
         start = np.zeros(X.shape[1] + bool(self.fit_intercept)) if first else self._theta()
         path: Any = repeated_risk_minimization(problem, start, 1)
@@ -72,16 +78,16 @@ class AbstractPerformative(BaseEstimator, abc.ABC):  # type: ignore[misc]  # sci
         return self
 
     def problem(self, X: Any, y: Any, clients: ArrayLike | None = None) -> Problem:
-        """The `pf.Problem` that `fit` solves: for `pf.certify`, `pf.equilibria` or a federated run."""
+        """Return the `pf.Problem` that `fit` solves: for `pf.certify`, `pf.equilibria` or a federated run."""
         self._check_parameters()
         fresh = self.__sklearn_clone__() if hasattr(self, "__sklearn_clone__") else self
         X, y = validate_data(fresh, X, y, dtype=np.float64, y_numeric=not self._for_classes)
         return fresh._problem(X, fresh._read_targets(y, None), clients)
 
     def respond(self, X: Any, y: Any = None, clients: ArrayLike | None = None) -> Any:
-        """What people show once this model is deployed: x - strength theta on the columns that they can change.
+        """Return people's responses to this model: x - strength theta on the columns that they can change.
 
-        A DataFrame stays one. `y` is needed where the strength differs between classes.
+        A DataFrame stays a DataFrame. `y` is required if the strength differs between classes.
         """
         check_is_fitted(self)
         rows = validate_data(self, X, dtype=np.float64, reset=False)
@@ -98,8 +104,8 @@ class AbstractPerformative(BaseEstimator, abc.ABC):  # type: ignore[misc]  # sci
         return pd.DataFrame(moved, columns=X.columns, index=X.index)
 
     def _foresees(self) -> bool:
-        """Whether the model counts on a response: it then misjudges people who have not responded, and scikit-learn's
-        checks are told so. `score` lets them respond first."""
+        """Whether the model anticipates a response: it then misclassifies people who have not responded, which a tag
+        declares to scikit-learn's checks. `score` lets them respond first."""
         return bool(self.method != "static" and np.any(_as_plain(self.strength) != 0))
 
     def _known(self) -> Any:
@@ -110,7 +116,7 @@ class AbstractPerformative(BaseEstimator, abc.ABC):  # type: ignore[misc]  # sci
         return np.append(coef, np.ravel(self.intercept_)) if self.fit_intercept else coef
 
     def _linear(self, X: Any) -> Float[np.ndarray, " n"]:
-        """theta.x of rows as they are shown."""
+        """theta.x of rows as observed."""
         check_is_fitted(self)
         rows = validate_data(self, X, dtype=np.float64, reset=False)
         return rows @ np.ravel(self.coef_) + float(np.ravel(self.intercept_)[0])
@@ -148,7 +154,7 @@ class AbstractPerformative(BaseEstimator, abc.ABC):  # type: ignore[misc]  # sci
         """theta by `method`, the number of deployments it took, and whether retraining settled."""
         from performative.solve import optimal_point, repeated_risk_minimization
 
-        width = int(problem.population.model_shape()[0])  # type: ignore[index]  # of people it is always known
+        width = int(problem.population.model_shape()[0])  # type: ignore[index]  # always known for people
 
         def retrained(theta: Float[np.ndarray, " d"]) -> Float[np.ndarray, " d"]:
             path: Any = repeated_risk_minimization(problem, theta, 1)
@@ -169,8 +175,8 @@ class AbstractPerformative(BaseEstimator, abc.ABC):  # type: ignore[misc]  # sci
                 return theta, deployments + 1, True
         warnings.warn(
             f"{type(self).__name__}: retraining did not settle in max_iter={self.max_iter} deployments; the last one "
-            f"still moved theta by {moved:.3g}. Ask pf.certify(model.problem(X, y)) whether it ever does; a larger "
-            'penalty or a smaller strength helps, and method="optimal" needs no retraining.',
+            f"still moved theta by {moved:.3g}. Check with pf.certify(model.problem(X, y)) whether it ever does; a "
+            'larger penalty or a smaller strength helps, and method="optimal" needs no retraining.',
             ConvergenceWarning,
             stacklevel=3,
         )
@@ -178,7 +184,7 @@ class AbstractPerformative(BaseEstimator, abc.ABC):  # type: ignore[misc]  # sci
 
 
 def _as_plain(strength: Any) -> np.ndarray:
-    """Numbers of a strength of any form; what is none is left to the checks in `fit`."""
+    """A strength of any form as an array; invalid values are left to the checks in `fit`."""
     values = list(strength.values()) if hasattr(strength, "values") and callable(strength.values) else strength
     try:
         return np.asarray(values, np.float64)

@@ -18,12 +18,12 @@ def measured(
     deserve: Bool[np.ndarray, " n"],
     groups: Any,
 ) -> Any:
-    """A tidy frame: one row for each strength and group. `deserve`: who truly is of the desired class."""
+    """A tidy frame: one row per strength and group. `deserve`: who truly belongs to the desired class."""
     import pandas as pd
 
     n = len(deserve)
     everyone = np.arange(n)
-    kinds = [EVERYBODY] if groups is None else [EVERYBODY, *np.unique(groups).tolist()]
+    kinds = [EVERYBODY] if groups is None else [EVERYBODY, *np.unique(groups).tolist()]  # strings, none of them "all"
     first, rows = judge.accepted(everyone, judge.movable), []
     for s, values in shown.items():
         accepted = judge.accepted(everyone, values)
@@ -45,7 +45,7 @@ def measured(
 
 
 def _rates(accepted: np.ndarray, deserve: np.ndarray, first: np.ndarray) -> dict[str, Any]:
-    """Accuracy, acceptance, that of people who deserve it and of people who do not, and decisions that changed."""
+    """Accuracy, acceptance (overall, of deserving people and of others), and the share of changed decisions."""
 
     def share(of: np.ndarray) -> float:
         return float(np.mean(accepted[of])) if np.any(of) else float("nan")
@@ -63,20 +63,20 @@ def _rates(accepted: np.ndarray, deserve: np.ndarray, first: np.ndarray) -> dict
 def _thresholds(
     scores: Float[np.ndarray, " n"] | None, deserve: np.ndarray, rate: float, threshold: float
 ) -> dict[str, float]:
-    """The threshold in force, the one that comes nearest to accepting as many as before (scores that are equal cannot
-    be parted), and the most accurate one with its accuracy."""
+    """The current threshold, the one whose acceptance is closest to the one before (ties cannot be split), and the most
+    accurate one with its accuracy."""
     if scores is None:
         return {}
     order = np.argsort(scores, kind="stable")
     ordered, right = scores[order], deserve[order]
-    # Above cut i stand the scores i, i + 1, ...; equal scores cannot be parted.
+    # Scores i, i + 1, ... lie above cut i; ties cannot be split.
     cuts = np.concatenate([[ordered[0] - 1.0], (ordered[1:] + ordered[:-1]) / 2, [ordered[-1] + 1.0]])
     whole = np.concatenate([[True], ordered[1:] > ordered[:-1], [True]])
     above = len(scores) - np.arange(len(scores) + 1)
     hits = np.concatenate([[0], np.cumsum(~right)]) + np.concatenate([np.cumsum(right[::-1])[::-1], [0]])
     cuts, above, accuracy = cuts[whole], above[whole] / len(scores), hits[whole] / len(scores)
     same, best = int(np.argmin(np.abs(above - rate))), int(np.argmax(accuracy))
-    # The one in force stays where it is as good as any.
+    # Keep the current threshold if it is as good as any.
     now = float(np.mean((scores > threshold) == deserve))
     kept = now >= accuracy[best]
     unmoved = bool(np.mean(scores > threshold) == rate)

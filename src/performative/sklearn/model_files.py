@@ -1,4 +1,4 @@
-"""Classifiers that are files: pickles where they are trusted, and ONNX."""
+"""Load classifiers from files: ONNX, and pickles if they are trusted."""
 
 from pathlib import Path
 from typing import Any
@@ -7,10 +7,11 @@ import numpy as np
 
 # The audit reads the same files.
 from performative.audit.models import PICKLES, read_onnx, unpickled
+from performative.sklearn.stressing import check_classifier, is_ordered
 
 
 class OnnxClassifier:
-    """An ONNX model of two classes, 0 and 1, as `stress` asks it: the last output is the chance of class 1."""
+    """An ONNX model with classes 0 and 1, for `stress`: the last output is the probability of class 1."""
 
     classes_ = np.array([0, 1])
 
@@ -26,7 +27,7 @@ class OnnxClassifier:
 
 
 def load_classifier(path: Path, trust: bool) -> Any:
-    """A fitted classifier from a file; a pickle only where it is trusted, because to load one runs code in it."""
+    """Load a fitted classifier from a file; a pickle only if it is trusted, because loading one runs code."""
     if not path.is_file():
         raise ValueError(f"{path}: there is no such file.")
     if path.suffix == ".onnx":
@@ -35,14 +36,16 @@ def load_classifier(path: Path, trust: bool) -> Any:
         raise ValueError(f"{path}: a model must be one of {', '.join((*PICKLES, '.onnx'))}.")
     if not trust:
         raise ValueError(
-            f"{path} is a pickle, and to load one runs code that it holds. Where you know who made it, say --trust; "
-            "else export the model as ONNX."
+            f"{path} is a pickle, and loading one runs the code it contains. Pass --trust if you trust its source; "
+            "otherwise export the model as ONNX."
         )
-    return unpickled(path)
+    model = unpickled(path)
+    check_classifier(model)
+    return model
 
 
 def rows_for(model: Any, frame: Any, others: set[str]) -> Any:
-    """The columns that a model was fitted on, in its order; all but `others` where it has no names."""
+    """The columns that a model was fitted on, in its order; all but `others` if it has no feature names."""
     named = getattr(model, "feature_names_in_", None)
     if named is not None:
         missing = [str(name) for name in named if name not in frame.columns]
@@ -53,24 +56,48 @@ def rows_for(model: Any, frame: Any, others: set[str]) -> Any:
     many = getattr(model, "n_features_in_", left.shape[1])
     if many != left.shape[1]:
         raise ValueError(
-            f"the model was fitted on {many} columns without names; the table has {left.shape[1]} beside the label: "
-            "leave others out with --ignore."
+            f"the model was fitted on {many} columns without names; the table has {left.shape[1]} besides the label: "
+            "exclude the extra ones with --ignore."
         )
     text = [str(name) for name in left.columns if getattr(left[name].dtype, "kind", "O") not in "buif"]
     if text:
-        raise ValueError(f"column {text[0]!r} holds no numbers, and the model takes an array; --ignore leaves it out.")
+        raise ValueError(f"column {text[0]!r} is not numeric, and the model takes an array; exclude it with --ignore.")
     return left.to_numpy(np.float64)
 
 
+def wanted_class(model: Any, positive: str | None, desired: str | None) -> Any:
+    """The class that people want: as told, or the other one than `positive`, which they avoid."""
+    classes = np.asarray(model.classes_).tolist()
+    if desired is None and positive is None:
+        if not is_ordered(classes):
+            raise ValueError(f"the model's classes are {classes}; say which one people try to avoid with --positive.")
+        return None
+    if desired is None:
+        # Where labels are translated to 0 and 1, `positive` is the 1.
+        avoided = [one for one in classes if str(one) == positive]
+        return next(one for one in classes if one not in avoided) if avoided else None
+    return next((one for one in classes if str(one) == desired), desired)
+
+
+def movable(X: Any, fixed: set[str]) -> list[str] | None:
+    """The numeric columns of a frame that people may change; None for an array, which holds no others."""
+    if not hasattr(X, "columns"):
+        return None
+    return [str(name) for name in X.columns if name not in fixed and getattr(X[name].dtype, "kind", "O") in "uif"]
+
+
 def labels_for(model: Any, column: Any, label: str, positive: Any) -> np.ndarray:
-    """Labels as the model calls its classes; yes and no become 1 and 0 where those are its classes."""
+    """Labels as the model's classes; yes and no become 1 and 0 if those are its classes."""
     from performative.assess.preparing import read_label
 
     if column.isna().any():
-        raise ValueError(f"label={label!r} says nothing in {int(column.isna().sum())} rows; fill or drop them first.")
+        raise ValueError(f"label={label!r} is missing in {int(column.isna().sum())} rows; fill or drop them first.")
     classes = np.asarray(model.classes_).tolist()
-    if positive is None and set(column.unique().tolist()) <= set(classes):
+    known = set(column.unique().tolist()) <= set(classes)
+    if known and (positive is None or positive in map(str, classes)):
         return column.to_numpy()
+    if known:
+        raise ValueError(f"--positive {positive} is not a class of the model, which has {classes}.")
     if classes not in ([0, 1], [False, True]):
-        raise ValueError(f"label={label!r} holds {column.unique().tolist()[:3]}; the model's classes are {classes}.")
+        raise ValueError(f"label={label!r} contains {column.unique().tolist()[:3]}; the model's classes are {classes}.")
     return read_label(column, label, positive)[0]

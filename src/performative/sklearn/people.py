@@ -1,4 +1,4 @@
-"""From X and y to people who respond: the library's own problem, and what they show to a deployed model."""
+"""Convert X and y to people who respond: the library's own problem, and people's responses to a deployed model."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,15 +17,15 @@ from performative.populations import Strategic
 from performative.problem import Problem
 from performative.types import ArrayLike, Unchecked, as_numbers
 
-# Tables of up to so many rows are padded to a power of two, of at least so many: to compile takes seconds, the rows
-# that nobody has next to nothing.
+# Tables of up to _LARGE rows are padded to a power of two, at least _LEAST: compilation takes seconds, padding rows
+# cost next to nothing.
 _LARGE, _LEAST = 2048, 64
 
 
 def column_numbers(
     owner: str, strategic: Unchecked[Sequence[Any] | None], names: Sequence[str] | None, width: int
 ) -> tuple[int, ...]:
-    """Numbers of the columns that people can change: None for all, else names or numbers."""
+    """Indices of the columns that people can change: None for all, else names or numbers."""
     if strategic is None:
         return tuple(range(width))
     wanted = [strategic] if isinstance(strategic, (str, int, np.integer)) else strategic
@@ -36,7 +36,7 @@ def column_numbers(
         if isinstance(one, str):
             if names is None:
                 raise ValueError(
-                    f"{owner}: strategic names the column {one!r}, but X has no names. Give column numbers, or a "
+                    f"{owner}: strategic names the column {one!r}, but X has no names. Pass column numbers, or a "
                     'DataFrame; after a scaler in a Pipeline, pipeline.set_output(transform="pandas").'
                 )
             if one not in names:
@@ -45,12 +45,12 @@ def column_numbers(
         elif isinstance(one, (int, np.integer)) and not isinstance(one, bool) and 0 <= one < width:
             found.append(int(one))
         else:
-            raise ValueError(f"{owner}: strategic must hold column numbers 0..{width - 1} or names; got {one!r}.")
+            raise ValueError(f"{owner}: strategic must contain column numbers 0..{width - 1} or names; got {one!r}.")
     return tuple(dict.fromkeys(found))
 
 
 def client_numbers(owner: str, clients: ArrayLike | None, rows: int) -> tuple[list[Any], Int[np.ndarray, " n"]]:
-    """The clients, and which of them each row belongs to; one for all where none are named."""
+    """The clients, and which of them each row belongs to; a single client if none are given."""
     if clients is None:
         return [None], np.zeros(rows, int)
     who = np.asarray(clients)
@@ -63,12 +63,12 @@ def client_numbers(owner: str, clients: ArrayLike | None, rows: int) -> tuple[li
 def strengths_of(
     owner: str, strength: Unchecked[ArrayLike | Mapping[Any, float]], clients: list[Any], labels: bool
 ) -> Float[np.ndarray, "..."]:
-    """A number, one a client [N], or one a client and class [N, 2], as `populations.Strategic` takes them."""
+    """A number, one per client [N], or one per client and class [N, 2], as `populations.Strategic` expects."""
     if isinstance(strength, Mapping):
         missing = [name for name in clients if name not in strength]
         if missing:
             raise ValueError(
-                f"{owner}: strength has no entry for {missing[:5]}; name every client of `clients`, or give one number."
+                f"{owner}: strength has no entry for {missing[:5]}; name every client of `clients`, or pass one number."
             )
         strength = [strength[name] for name in clients]
         pair = False
@@ -114,14 +114,14 @@ def problem_of(
 
 
 def _rounded(rows: int) -> int:
-    """Rows that a table is padded to, so that one compiled program serves folds and batches of like size."""
+    """Rows to pad a table to, so one compiled program serves folds and batches of similar size."""
     if rows > _LARGE:
         return rows
     return max(_LEAST, 1 << (rows - 1).bit_length())
 
 
 def shown(problem: Problem, theta: Float[np.ndarray, " d"]) -> Float[np.ndarray, "N m d"]:
-    """What the people of a problem show once theta is deployed, client by client; rows of padding are NaN."""
+    """People's responses once theta is deployed, by client; padding rows are NaN."""
     with jax.enable_x64(True):
         population: Any = jax.tree.map(jnp.asarray, problem.population)
         arrays, rest = eqx.partition(population, eqx.is_array)
@@ -135,7 +135,7 @@ def shown(problem: Problem, theta: Float[np.ndarray, " d"]) -> Float[np.ndarray,
 
 
 def by_row(tables: Float[np.ndarray, "N m d"], client: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n d"]:
-    """Clients' tables back in the order of the rows that they were made of."""
+    """Restore the original row order from the clients' tables."""
     out = np.empty((len(client), tables.shape[2]))
     for i, table in enumerate(tables):
         own = client == i

@@ -1,4 +1,4 @@
-"""A linear regression that counts on the response of those it is about."""
+"""A linear regression that anticipates people's response to it."""
 
 from typing import Any
 
@@ -16,23 +16,23 @@ from performative.types import ArrayLike
 class PerformativeRegressor(RegressorMixin, AbstractPerformative):  # type: ignore[misc]  # scikit-learn has no types
     """Ridge regression for people who respond to it.
 
-        y ~ theta.x,      people show x -+ strength theta on `strategic` columns, y stays
+        y ~ theta.x,      people show x -+ strength theta on `strategic` columns, y does not change
 
     Args:
         strategic: columns that people can change, by name or number; None for all
-        strength: how far they go per unit of theta, in the units of X (scale columns first): a number, or
+        strength: how far they move per unit of theta, in the units of X (scale columns first): a number, or
             {client: number} with `fit(X, y, clients=...)`
         method: "stable", "optimal" or "static"; see `PerformativeClassifier`
-        desired: "low" where people want a low prediction (a premium), "high" where a high one (a grade)
-        penalty: L2 in the mean loss, None for 1 / (number of rows), the alpha = 1 of `Ridge`; the intercept is left
-            alone
-        fit_intercept: whether there is one
-        max_iter, tol: retrainings at most, and the step (over 1 + |theta|) at which retraining has settled
+        desired: "low" if people want a low prediction (a premium), "high" if they want a high one (a grade)
+        penalty: L2 in the mean loss, None for 1 / (number of rows), the alpha = 1 of `Ridge`; the intercept is not
+            penalized
+        fit_intercept: whether to fit an intercept
+        max_iter, tol: most retrainings, and the step (relative to 1 + |theta|) at which retraining has settled
 
-    `predict` is for rows as they are shown; `score` is R^2 once people have responded to this model.
+    `predict` is for rows as observed; `score` is R^2 once people have responded to this model.
 
     Attributes:
-        coef_ [d], intercept_, n_features_in_, feature_names_in_: as everywhere in scikit-learn
+        coef_ [d], intercept_, n_features_in_, feature_names_in_: as in scikit-learn
         n_iter_, settled_, deployments_: as in `PerformativeClassifier`
     """
 
@@ -62,18 +62,18 @@ class PerformativeRegressor(RegressorMixin, AbstractPerformative):  # type: igno
     def partial_fit(
         self, X: Any, y: Any, clients: ArrayLike | None = None, responded: bool = False
     ) -> "PerformativeRegressor":
-        """Redeploy: people respond to the present model, and it is trained to the minimum on what they then show.
+        """Redeploy: people respond to the current model, which is then retrained to the minimum on their new data.
 
         Arguments as in `PerformativeClassifier.partial_fit`.
         """
         return self._redeploy(X, y, None, clients, responded)
 
     def predict(self, X: Any) -> Float[np.ndarray, " n"]:
-        """theta.x of rows as they are shown."""
+        """theta.x of rows as observed."""
         return self._linear(X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, clients: ArrayLike | None = None) -> float:
-        """R^2 once people, here as they are before, have responded to this model."""
+        """R^2 once people, passed as they are before, have responded to this model."""
         return float(r2_score(y, self.predict(self.respond(X, clients=clients)), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:

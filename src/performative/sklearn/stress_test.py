@@ -1,6 +1,7 @@
-"""What `stress` found: a table, words, a picture."""
+"""The result of `stress`: a table, text, a plot."""
 
 import dataclasses
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -18,21 +19,21 @@ _COLUMNS = {
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class StressTest:
-    """Made by `stress`; `print` it, or take `table`.
+    """Returned by `stress`; `print` it, or use `table`.
 
     Attributes:
-        table: one row for each strength and group ("all" first). `accuracy`; `acceptance`: told the desired class,
-            `acceptance_deserving` and `acceptance_others` of those who truly are of it and of those who are not;
-            `changed`: decisions that differ from strength 0; `moved`, `distance`, `utility`: who moves, how far (in
-            units of the cost) and what it is worth on average. For all only, on the score of the desired class:
-            `threshold` in force, `threshold_same_rate` that comes nearest to accepting as many as before
-            (`acceptance_same_rate`), `threshold_best` that is right most often (`accuracy_best`)
-        exact: whether responses are those of a formula; else they were searched for
-        gain, desired, strategic: as asked
-        score: "decision_function" or "predict_proba", by which thresholds are told; None where there is no score
-        threshold: the one in force
+        table: one row per strength and group ("all" first). `accuracy`; `acceptance`: share assigned the desired class,
+            `acceptance_deserving` and `acceptance_others` of those who truly belong to it and of those who do not;
+            `changed`: decisions that differ from strength 0; `moved`, `distance`, `utility`: share who move, mean
+            distance (in units of the cost) and mean utility. For "all" only, on the score of the desired class: the
+            current `threshold`, `threshold_same_rate`, whose acceptance (`acceptance_same_rate`) is closest to the one
+            before, and `threshold_best`, the most accurate one (`accuracy_best`)
+        exact: whether responses follow a formula; otherwise they were found by search
+        gain, desired, strategic: as passed
+        score: "decision_function" or "predict_proba", the score of the thresholds; None if there is no score
+        threshold: the current one
         shown: {strength: values [n, k] of the strategic columns that people show}
-        notes: what was drawn, and what the search cannot promise
+        notes: subsampling, and the limits of the search
     """
 
     table: Any
@@ -47,11 +48,11 @@ class StressTest:
 
     @property
     def strengths(self) -> tuple[float, ...]:
-        """What was tried, 0 first."""
+        """The strengths, starting with 0."""
         return tuple(self.shown)
 
     def plot(self, ax: Any = None) -> Any:
-        """Accuracy and acceptance by strength, a line for each group's acceptance; returns the axes."""
+        """Plot accuracy and acceptance by strength, one line per group's acceptance; return the axes."""
         ax = axes_of("plot", ax)
         everybody = self.table[self.table.group == EVERYBODY]
         ax.plot(everybody.strength, everybody.accuracy, marker="o", label="accuracy")
@@ -70,7 +71,7 @@ class StressTest:
         return ax
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it for strict JSON; None for what is not a number."""
+        """Convert to strict JSON-compatible values; NaN becomes None."""
         rows = [plain(dict(row)) for row in self.table.to_dict("records")]
         facts = ("exact", "gain", "desired", "strategic", "score", "threshold", "notes")
         return {**{name: plain(getattr(self, name)) for name in facts}, "table": rows}
@@ -87,7 +88,7 @@ class StressTest:
         return "\n".join([*lines, "", *self.sentences()])
 
     def _repr_html_(self) -> str:
-        words = "".join(f"<p>{line}</p>" for line in self.sentences())
+        words = "".join(f"<p>{escape(line)}</p>" for line in self.sentences())
         return self.rates().html() + words
 
     def rates(self) -> Table:
@@ -100,15 +101,15 @@ class StressTest:
         return Table(["strength", *(["group"] if named else []), *_COLUMNS.values()], rows)
 
     def sentences(self) -> list[str]:
-        """What was asked, thresholds, and notes."""
+        """A summary of the settings, thresholds, and notes."""
         how = "by a formula" if self.exact else "by search"
-        what = "a higher score" if self.gain == "score" else "being accepted"
-        said = [f"People change {', '.join(self.strategic)} for {what} (told {self.desired!r}); responses {how}."]
+        what = "raise their score" if self.gain == "score" else "be accepted"
+        said = [f"People change {', '.join(self.strategic)} to {what} (desired: {self.desired!r}); responses {how}."]
         last = self.table[self.table.group == EVERYBODY].iloc[-1]
         if "threshold_best" in last and np.isfinite(last.get("threshold_best", np.nan)):
             said.append(
-                f"At strength {last.strength:g} the threshold {last.threshold_same_rate:.4g} in place of "
-                f"{last.threshold:.4g} accepts {100 * last.acceptance_same_rate:.1f} %, nearest to as many as before; "
-                f"{last.threshold_best:.4g} is right most often, about {100 * last.accuracy_best:.1f} %."
+                f"At strength {last.strength:g}, a threshold of {last.threshold_same_rate:.4g} instead of "
+                f"{last.threshold:.4g} accepts {100 * last.acceptance_same_rate:.1f} %, closest to the rate before; "
+                f"{last.threshold_best:.4g} is the most accurate, with {100 * last.accuracy_best:.1f} %."
             )
         return [*said, *(f"Note: {note}" for note in self.notes)]

@@ -1,4 +1,4 @@
-"""Exact points of a problem: where retraining settles, where the risk is least, and the way there."""
+"""Exact points of a problem: where retraining settles, where the risk is minimal, and the trajectory there."""
 
 from performative.solve.games import nash_point, player_risks, social_point
 from performative.solve.mixed import mixed_regret

@@ -9,7 +9,7 @@ from performative.solve.roots import safe_step
 from performative.solve.seats import keeps_past
 from performative.solve.worlds import pass_on, remembers
 
-# How close to 0 a singular value, or to 1 a spectral radius, counts as such. The matrices have norm 1 or so.
+# Tolerance for treating a singular value as 0, or a spectral radius as 1. The matrices have norm about 1.
 _FLAT = 1e-9
 # A step that is small against every curvature, in units of 1 / |H + C|.
 _SMALL = 1e-3
@@ -21,18 +21,17 @@ def attraction(land: Landscape, x: np.ndarray, spells: int | None = 1) -> tuple[
         d Phi = -H^{-1} C,   with a domain  -(I - D (I - s H))^{-1} D s C
 
     H = d^2 f / d theta_1^2, C = d/d theta_2 grad_1 f, D the derivative of the projection at x - s G(x), any s > 0.
-    Directions that neither the loss nor the reaction notices (a constant added to all class scores) are left out.
-    Where the loss is flat and the reaction is not (prices), Phi is not defined: the factor is NaN, and what counts is
-    whether small gradient steps settle. Where data remember past models, a retraining every so many `spells` is a map
-    of model and worlds together, and the factor is its spectral radius; None waits until the data have settled. In a
-    game retraining is that of all players at once, each with the others' last models; where data remember past models,
-    nothing is said.
+    Directions that affect neither the loss nor the reaction (a constant added to all class scores) are left out. If the
+    loss is flat and the reaction is not (prices), Phi is undefined: the factor is NaN, and what matters is whether
+    small gradient steps settle. If data remember past models, retraining every `spells` spells is a joint map of model
+    and worlds, and the factor is its spectral radius; None waits until the data have settled. In a game all players
+    retrain at once, each against the others' last models; if data remember past models, the result is unknown.
     """
     d = land.size
     gradient, hessian = land.value(x, x)[1][:d], land.curvature(x, x)
     if hessian is None or not np.all(np.isfinite(hessian)):
         return np.nan, None, None
-    if land.players is not None and keeps_past(land, x):  # models and worlds of several players: not worked out
+    if land.players is not None and keeps_past(land, x):  # several players' models and worlds: not implemented
         return np.nan, None, None
     H, C = hessian[:d, :d], hessian[:d, d:]
     eye, s = np.eye(d), safe_step(H)
@@ -46,7 +45,7 @@ def attraction(land: Landscape, x: np.ndarray, spells: int | None = 1) -> tuple[
     )
     settles = _settles(land, x, gradient, H + C, int(np.sum(idle)) if unnoticed else 0)
     if np.max(np.abs(np.linalg.eigvals(D @ (eye - s * H))), initial=0.0) > 1.0 + _FLAT:
-        return np.nan, False, settles  # descent on f(. ; x) leaves x, so x is no minimizer
+        return np.nan, False, settles  # descent on f(. ; x) leaves x, so x is not a minimizer
     if not unnoticed:
         return np.nan, settles, settles
     back = np.linalg.pinv(stays, rcond=_FLAT)
@@ -64,7 +63,7 @@ def _with_memory(land: Landscape, x: np.ndarray, response: np.ndarray, spells: i
 
         w_k = A w_{k-1} + B theta,      theta' = -response (G w_k + F theta),      k = spells
 
-    The model answers a change r of its gradient by -response r. NaN where it could not be computed.
+    The model responds to a change r of its gradient by -response r. NaN if it could not be computed.
     """
     n, apply = pass_on(land.problem, land.weights, land.model(x), land.samples)
     d = land.size
@@ -108,7 +107,7 @@ def _largest(matrix: np.ndarray) -> float:
 
 
 def _settles(land: Landscape, x: np.ndarray, gradient: np.ndarray, slope: np.ndarray, idle: int) -> bool:
-    """Whether x <- P(x - s G(x)) returns to x for a small s; `idle` directions stand still and do not count."""
+    """Whether x <- P(x - s G(x)) returns to x for a small s; `idle` directions do not move and do not count."""
     s = _SMALL * safe_step(slope)
     D = land.project_slope(x - s * gradient)
     values = np.linalg.eigvals(D @ (np.eye(len(x)) - s * slope))

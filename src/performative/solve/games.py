@@ -1,4 +1,4 @@
-"""The points of a game: where retraining settles, where nobody gains alone, where all together pay least."""
+"""The points of a game: where retraining settles, where no player gains alone, and where total risk is minimal."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -35,21 +35,21 @@ from performative.solve.solution import Solution
 from performative.types import Theta
 
 _STARTS = 8
-# How far a player looks for something better, in units of 1 + |its model|, and in how many directions.
+# How far a player searches for an improvement, in units of 1 + |its model|, and in how many directions.
 _AWAY = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 1e4)
 _DIRECTIONS = 8
-# What a deviation must gain, against the player's risk, to count: more than rounding.
+# The relative gain a deviation needs to count: more than roundoff.
 _GAIN = 1e-9
 
 
 def stable_game(game: Game, start: Theta, tolerance: float, samples: int | None) -> tuple[Solution, ...]:
-    """All points found where no player would retrain, nearest to `start` first: see `pf.stable_point`."""
+    """All points found at which no player would retrain, nearest to `start` first: see `pf.stable_point`."""
     with jax.enable_x64(True):
         land, origin = survey_game(game, start, check_samples(samples))
         points = list(_roots(land, origin, tolerance))
         found = [_judge(land, x, "root of all players' decoupled gradients") for x in points]
         if not found:
-            text = "stable_point: no stable point of the game was found. Give another `start`, or a domain."
+            text = "stable_point: no stable point of the game was found. Give another `start` or a domain."
             raise ValueError(coded("no-stable-point", text))
         return tuple(found)
 
@@ -59,19 +59,19 @@ def stable_game(game: Game, start: Theta, tolerance: float, samples: int | None)
 def nash_point(
     game: Game, start: Theta = None, report: bool = False, tolerance: float = TOLERANCE, *, samples: int | None = None
 ) -> Theta | Solution:
-    """Models [players, ...] at which no player gains by changing its own, the reaction of its data included.
+    """Models [players, ...] at which no player gains by changing its own, accounting for the reaction of its data.
 
         theta_g = argmin over t of  f_g(t; theta_-g, t)   for every player g
 
-    A root of d f_g / d theta_g, at which every player's risk curves up and, as far as was looked (steps of 0.01 to
-    10,000 times the model's size), is nowhere lower. Of several the one nearest to `start` (None for zeros) that
-    attracts best responses is taken. A ValueError where there is none, or where a player can do better.
+    A root of d f_g / d theta_g at which every player's risk curves up and is nowhere lower within the search range
+    (steps of 0.01 to 10,000 times the model's size). If there are several, the one nearest to `start` (None for zeros)
+    that attracts best responses is returned. Raises ValueError if there is none, or if a player can do better.
 
     Args:
-        start: one model for all players, or one for each
+        start: one model for all players, or one per player
         report: return the whole `Solution`: `contraction` is the spectral radius of simultaneous best responses at the
-            point, `settles` whether small gradient steps of all players settle there; NaN and None where data
-            remember past models
+            point, `settles` whether small gradient steps of all players settle there; NaN and None if data remember
+            past models
         tolerance, samples: as in `pf.stable_point`
 
     Narang et al. 2023.
@@ -90,7 +90,7 @@ def nash_game(game: Game, start: Theta, tolerance: float, samples: int | None) -
             if not why:
                 found.append(_judge(land, x, "root of all players' own gradients"))
         if not found:
-            text = f"nash_point: no Nash point was found. {why or 'Give another `start`, or a domain.'}"
+            text = f"nash_point: no Nash point was found. {why or 'Give another `start` or a domain.'}"
             raise ValueError(coded("no-nash-point", text))
         return tuple(found)
 
@@ -100,10 +100,10 @@ def nash_game(game: Game, start: Theta, tolerance: float, samples: int | None) -
 def social_point(
     game: Game, start: Theta = None, report: bool = False, tolerance: float = TOLERANCE, *, samples: int | None = None
 ) -> Theta | Solution:
-    """Models [players, ...] that cost all players together least: argmin of sum_g f_g(theta_g; theta).
+    """Models [players, ...] that minimize the players' total risk: argmin of sum_g f_g(theta_g; theta).
 
-    Every player counts alike, whatever its clients weigh. Arguments as in `pf.nash_point`; the best of several local
-    minima is taken, and none is proved to be global.
+    Every player counts equally, regardless of its clients' weights. Arguments as in `pf.nash_point`; the best of
+    several local minima is returned, with no proof that it is global.
     """
     with jax.enable_x64(True):
         land, origin = survey_game(game, start, check_samples(samples))
@@ -111,8 +111,8 @@ def social_point(
         points = [origin, *scatter(land, origin, _STARTS // 2)] if land.dense else [origin]
         known, far, least = local_minima(land, view, origin, points, tolerance, search=True)
         if not known or far:
-            why = "it keeps falling far out" if far else f"the least residual is {least:.3g}"
-            text = f"social_point: no models were found at which all players together pay least: {why}. Give a domain."
+            why = "it keeps decreasing far out" if far else f"the smallest residual is {least:.3g}"
+            text = f"social_point: no minimizer of the players' total risk was found: {why}. Pass a domain."
             raise ValueError(coded("no-social-point", text))
         best, *others = sorted(known, key=lambda point: point.risk)
         error = point_error(land, Landscape.performative, land.flat(best.theta))
@@ -132,7 +132,7 @@ def player_risks(game: Game, theta: Any, *, samples: int | None = None) -> np.nd
 
 
 def _roots(land: Landscape, origin: np.ndarray, tolerance: float) -> Iterator[np.ndarray]:
-    """Different roots of all players' gradients, the nearest to the start first."""
+    """Distinct roots of all players' gradients, nearest to the start first."""
     view, known = land.equilibrium(), list[np.ndarray]()
     for start in [origin, *scatter(land, origin, _STARTS)] if land.dense else [origin]:
         x, residual = find_root(land, view, start, known)
@@ -154,9 +154,9 @@ def _judge(land: Landscape, x: np.ndarray, method: str) -> Solution:
 
 
 def _who_gains(land: Landscape, game: Game, x: np.ndarray) -> str:
-    """Which player would leave x and where to, in words; "" where none was found.
+    """Which player would leave x and where to, in words; "" if none was found.
 
-    With the others' models fixed, players do not feel each other's deviations, so that all try theirs at once.
+    With the others' models fixed, players do not see each other's deviations, so all are tried at once.
     """
     blocks = player_blocks(land, game.count)
     size, rng = blocks.shape[1], np.random.default_rng(0)
@@ -179,13 +179,13 @@ def _who_gains(land: Landscape, game: Game, x: np.ndarray) -> str:
     at, g = np.unravel_index(int(np.argmax(gains)), gains.shape)
     there = np.array2string(tried[at][blocks[g]], precision=4, threshold=6)
     return (
-        f"Where all gradients vanish, player {g} gains {gains[at, g]:.3g} by moving to {there}, so it is none. Give "
-        "another `start`, or a domain."
+        f"Where all gradients vanish, player {g} gains {gains[at, g]:.3g} by moving to {there}, so it is not a Nash "
+        "point. Give another `start` or a domain."
     )
 
 
 def player_blocks(land: Landscape, count: int) -> np.ndarray:
-    """Where each player's numbers stand in the vector, [players, numbers of one model]."""
+    """Indices of each player's parameters in the vector, [players, parameters of one model]."""
     numbered = land.shaped(np.arange(land.size, dtype=np.float64))
     leaves = [np.asarray(leaf).reshape(count, -1) for leaf in jax.tree.leaves(numbered)]
     return np.concatenate(leaves, axis=1).astype(int)
@@ -193,7 +193,7 @@ def player_blocks(land: Landscape, count: int) -> np.ndarray:
 
 @eqx.filter_jit
 def _own_risks(land: Landscape, points: Float[Array, "n d"], x: Float[Array, " d"]) -> Float[Array, "n N"]:
-    """Each client's risk where its player plays its part of a point, the others theirs of x."""
+    """Each client's risk when its player plays its part of a point and the others play theirs of x."""
     others = land.model(x)
 
     def one(point: Array) -> Array:

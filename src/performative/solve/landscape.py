@@ -1,7 +1,7 @@
 """A problem as functions of flat float64 vectors: the expected loss with its derivatives, and the projection.
 
-f(theta; deployed) is differentiated in both arguments. Each compiled function serves all problems of one
-structure: other numbers do not compile anew.
+f(theta; deployed) is differentiated in both arguments. Each compiled function serves all problems of one structure:
+other numbers do not trigger recompilation.
 """
 
 import dataclasses
@@ -26,15 +26,15 @@ from performative.problem import Problem
 from performative.solve.worlds import check_rest
 from performative.types import ArrayLike, Theta
 
-# Above this many parameters no matrix of second derivatives is formed.
+# Above this many parameters no Hessian is formed.
 DENSE = 512
-# Numbers that one sweep over points, or over the columns of a second derivative, may hold: as many as stay in the cache
-# of one core. Wider sweeps are several times slower on large tables, not faster.
+# Numbers that one sweep over points, or over the columns of a Hessian, may take: as many as fit in the cache of one
+# core. Wider sweeps are several times slower on large tables, not faster.
 _NUMBERS = 1 << 16
-# Above this many numbers in one second derivative a search begins on fewer rows: about so many numbers, and enough rows
-# for each parameter.
+# Above this many numbers in one Hessian a search starts on fewer rows: about this many numbers, and enough rows per
+# parameter.
 _LARGE, _ROUGH, _ROWS_EACH = 1 << 21, 1 << 19, 20
-# Answers that a view keeps: solvers come back to the start and to points found before.
+# Results that a view caches: solvers return to the start and to points found before.
 _KEPT = 8
 Vector = Float[Array | np.ndarray, " _"]
 
@@ -43,13 +43,14 @@ class Landscape(eqx.Module):
     """A problem on the device in float64; `like` has the model's structure.
 
     Args:
-        samples: draws a client where expectations have no exact rule; batch: which set of them, None for the usual one
+        samples: draws per client if expectations have no exact rule; batch: which set of them, None for the default
 
-    `problem` is kept without what the expected loss does not depend on, so that it compiles once for all domains.
-    Where `every` is k > 1, expectations are taken over every k-th sample only: see `rough`.
+    `problem` is stored without what the expected loss does not depend on, so it compiles once for all domains. If
+    `every` is k > 1, expectations use only every k-th sample: see `rough`.
 
-    Of a game theta leads with the players, f is the sum of their risks, and `players` says whose each client is. With
-    `foresees` each player knows how its own model moves its data, so that deployed are the others' models alone:
+    For a game, players are the leading axis of theta, f is the sum of their risks, and `players` assigns each client to
+    a player. With `foresees`, each player knows how its own model moves its data, so only the others' models are
+    deployed:
 
         f(theta; deployed) = sum_g f_g(theta_g; deployed),   foreseen  sum_g f_g(theta_g; deployed_-g, theta_g)
     """
@@ -66,7 +67,7 @@ class Landscape(eqx.Module):
 
     @property
     def one(self) -> Theta:
-        """A model that some client's people meet, for its shape."""
+        """A model as seen by some client's people, for its shape."""
         return self.like if self.players is None else jax.tree.map(lambda leaf: leaf[0], self.like)
 
     @property
@@ -76,7 +77,7 @@ class Landscape(eqx.Module):
 
     @property
     def dense(self) -> bool:
-        """Whether matrices of second derivatives are formed."""
+        """Whether Hessians are formed."""
         return self.size <= DENSE
 
     def flat(self, theta: Theta) -> np.ndarray:
@@ -104,7 +105,7 @@ class Landscape(eqx.Module):
         return np.asarray(_project_slope(self.domain, self.like, jnp.asarray(vector)))
 
     def inside(self, theta: Theta | None) -> np.ndarray | None:
-        """A model as a vector, None where there is none or it lies outside of the domain."""
+        """A model as a vector, None if there is none or it lies outside the domain."""
         if theta is None:
             return None
         vector = self.flat(theta)
@@ -125,7 +126,7 @@ class Landscape(eqx.Module):
 
     @property
     def everywhere(self) -> "Landscape":
-        """Without its domain, of which the expected loss knows nothing: its functions compile once for all domains."""
+        """The landscape without its domain, which the expected loss does not use: it compiles once for all domains."""
         return self if self.domain is None else dataclasses.replace(self, domain=None)
 
     def value(self, theta: np.ndarray, deployed: np.ndarray, worlds: PyTree = None) -> tuple[float, np.ndarray]:
@@ -134,7 +135,7 @@ class Landscape(eqx.Module):
         return float(value), np.asarray(gradient)
 
     def risks(self, points: np.ndarray) -> np.ndarray:
-        """f(x; x) at each of the points [n, d], by one program."""
+        """f(x; x) at each of the points [n, d], in one program."""
         rows = np.repeat(points[-1:], 1 << (len(points) - 1).bit_length(), axis=0)
         rows[: len(points)] = points
         return np.asarray(_risks(self.everywhere, jnp.asarray(rows)))[: len(points)]
@@ -158,9 +159,9 @@ class Landscape(eqx.Module):
         return np.asarray(_hessian(self.everywhere, theta, deployed, move, worlds))
 
     def rough(self) -> "Landscape":
-        """Where one second derivative is long work, the same problem on some of the samples, else itself.
+        """The same problem on a subset of the samples if one Hessian is expensive, else itself.
 
-        Good for finding out where to look: what is found there is to be solved for on all samples.
+        Use it to locate candidates; then solve on all samples.
         """
         if not self.dense or self.every > 1:
             return self
@@ -180,7 +181,7 @@ class Landscape(eqx.Module):
         )
 
     def performative(self) -> "View":
-        """theta -> f(theta; theta): what theta costs once the world has answered."""
+        """theta -> f(theta; theta): the risk of theta once the world has responded."""
         d = self.size
         return View(
             lambda x: self.value(x, x),
@@ -199,10 +200,10 @@ class Landscape(eqx.Module):
 
 
 class View:
-    """A value, a gradient and the gradient's derivative as functions of x; the last answers are kept.
+    """A value, a gradient and the gradient's derivative as functions of x; the last results are cached.
 
     Args:
-        both: value and gradient in both arguments; part: what it makes the gradient of; second: the derivative of that
+        both: value and gradient in both arguments; part: maps these to the gradient; second: its derivative
     """
 
     def __init__(
@@ -224,13 +225,13 @@ class View:
         return self._second(x)
 
     def compiled(self, x: np.ndarray) -> "View":
-        """The same, its value and its slope compiled side by side: they take long, and the compiler keeps one core."""
+        """The same, with value and slope compiled in parallel: both are slow, and the compiler uses one core."""
 
         def slope() -> None:
-            with jax.enable_x64(True):  # of each thread's own
+            with jax.enable_x64(True):  # thread-local
                 self.slope(x)
 
-        # Which warnings are heard is of the process: tracing changes it for a moment, two threads may leave it changed.
+        # Warning filters are process-wide: tracing changes them briefly, and two threads may leave them changed.
         with warnings.catch_warnings(), ThreadPoolExecutor(1) as pool:
             later = pool.submit(slope)
             self.value(x)
@@ -241,16 +242,16 @@ class View:
 def survey(
     problem: Problem, theta: Theta, rest: bool = True, samples: int = NODES, name: str = "theta"
 ) -> tuple[Landscape, np.ndarray]:
-    """Check a problem and a start (None for zeros), and make the landscape and the start as a vector.
+    """Check a problem and a start (None for zeros), and return the landscape and the start as a vector.
 
-    `rest`: refuse a problem whose worlds do not come to rest under the start; what follows worlds on their way needs
-    no such thing. `name` is what the caller's argument is called. Call it, and all that uses the landscape, inside
-    `jax.enable_x64(True)`.
+    `rest`: raise if the worlds do not come to rest under the start; callers that follow transient worlds do not need
+        this. `name` is the name of the caller's argument. Call it, and everything that uses the landscape, inside
+        `jax.enable_x64(True)`.
     """
     if problem.population.reads_time:
         text = (
-            "the data change by themselves, so that no point stays: say when, with time= where it is taken, or ask "
-            "about problem.at(time), the problem as it stands then."
+            "the data change on their own, so no point is fixed: specify a time, with time= if it is accepted, or use "
+            "problem.at(time), the problem at that time."
         )
         raise ValueError(coded("target-moves", text))
     weights = jnp.asarray(np.asarray(problem.client_weights), jnp.float64)
@@ -265,7 +266,7 @@ def survey(
 
 
 def _remember(function: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], Any]:
-    """The same function, which keeps its last answers: optimizers ask for value and slope in turn."""
+    """The same function with its last results cached: optimizers ask for value and slope alternately."""
     kept: dict[bytes, Any] = {}
 
     def again(x: np.ndarray) -> Any:
@@ -295,9 +296,9 @@ def risk_of(land: Landscape, theta: Array, deployed: Array, worlds: PyTree = Non
 
 
 def _sweep(land: Landscape, function: Callable[[Array], Array], rows: Float[Array, "n d"]) -> Array:
-    """A function of each row, as many side by side as stay in cache.
+    """Map a function over rows, as many at a time as fit in cache.
 
-    Sweeps are of one length, with zeros in the last: `jax.lax.map` would compile the function again for what is left.
+    Sweeps have one length, the last zero-padded: `jax.lax.map` would recompile the function for the remainder.
     """
     numbers = land.problem.clients * count_nodes(land.problem, land.one, land.samples) // land.every * land.size
     sweeps = -(-len(rows) // max(_NUMBERS // max(numbers, 1), 1))

@@ -9,23 +9,23 @@ from performative.solve.landscape import Landscape, View
 from performative.solve.roots import escaped, is_new, natural_residual, polish, safe_step
 
 _NEWTON_STEPS = 200
-# Parts of a Newton step that are hardly one, and how many of these are taken.
+# A Newton step shorter than this fraction counts as negligible, and how many of these are taken.
 _CREEPING, _PATIENCE = 2.0**-20, 2
-# Projected gradient steps until Newton gets another try, and how often that goes on.
+# Projected gradient steps before Newton is tried again, and how often to repeat.
 _PROJECTED_STEPS = 50
 _TURNS = 40
 
 
 class _Escaped(Exception):
-    """A search has run away; its argument is how far it got."""
+    """A search has diverged; its argument is how far it got."""
 
 
 def minimize(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
-    """A local minimizer near `start`, as good as the arithmetic allows; the caller checks the residual.
+    """A local minimizer near `start`, to machine accuracy; the caller checks the residual.
 
     Everywhere: Newton with line search while the function curves up, else BFGS and then Newton.
-    Box: L-BFGS-B. Other domains: projected gradient. Both go with Newton steps on the natural map.
-    Where the search runs away, the result is how far it got: see `escaped`.
+    Box: L-BFGS-B. Other domains: projected gradient. Both are followed by Newton steps on the natural map. If the
+        search diverges, the result is how far it got: see `escaped`.
     """
     with np.errstate(all="ignore"), warnings.catch_warnings():
         # Numbers overflow on the way to a minimizer that does not exist.
@@ -37,7 +37,7 @@ def minimize(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
 
 
 def nearer(land: Landscape, view_of: Callable[[Landscape], View], starts: list[np.ndarray]) -> list[np.ndarray]:
-    """On a large table where some of its rows lead from the starts; a start itself where that is no better on all."""
+    """On a large table, where a subset of rows leads from each start; the start if that is no better on all rows."""
     rough = land.rough()
     if rough is land:
         return starts
@@ -78,7 +78,7 @@ def _within(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
 
 
 def _by_projection(land: Landscape, view: View, start: np.ndarray) -> np.ndarray:
-    """Over any convex set: without it where its minimizer lies inside, else projected gradient and Newton in turns."""
+    """Over any convex set: unconstrained if the minimizer lies inside, else alternate projected gradient and Newton."""
     try:
         free = _everywhere(land, view, start)
         if np.array_equal(land.project(free), free):
@@ -95,13 +95,13 @@ def _by_projection(land: Landscape, view: View, start: np.ndarray) -> np.ndarray
 
 
 def _finish(land: Landscape, view: View, x: np.ndarray) -> np.ndarray:
-    """Newton steps, kept only where they cost no more: they may climb to a saddle or a maximum."""
+    """Newton steps, kept only if the value does not increase: they may climb to a saddle or a maximum."""
     better, level = polish(land, view, x), view.value(x)
     return x if view.value(better) > level + 1e-9 * (1.0 + abs(level)) else better
 
 
 def _watched(view: View, start: np.ndarray | None) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
-    """Value and gradient for scipy, which give up where the search runs away from `start`."""
+    """Value and gradient for scipy, which give up if the search diverges from `start`."""
 
     def both(x: np.ndarray) -> tuple[float, np.ndarray]:
         if start is not None and escaped(start, x):
@@ -112,7 +112,7 @@ def _watched(view: View, start: np.ndarray | None) -> Callable[[np.ndarray], tup
 
 
 def newton_step(hessian: np.ndarray, g: np.ndarray) -> np.ndarray | None:
-    """The shortest step with H step = g; None where H curves down, or is flat in a direction that g has."""
+    """The shortest step with H step = g; None if H has negative curvature, or is flat along a component of g."""
     if not (np.all(np.isfinite(hessian)) and np.all(np.isfinite(g))):
         return None
     values, vectors = np.linalg.eigh(hessian)
@@ -124,9 +124,9 @@ def newton_step(hessian: np.ndarray, g: np.ndarray) -> np.ndarray | None:
 
 
 def newton(view: View, x: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Newton steps with halving. False where the function does not curve up or nothing helped.
+    """Newton steps with halving. False if the function does not curve up or no step helped.
 
-    Where a sum of jumps hides the function's fall from its derivatives, steps shrink to nothing: a few of these end it.
+    If jumps hide the function's decrease from its derivatives, steps shrink to nothing: a few of these end the search.
     """
     creeping = 0
     for _ in range(_NEWTON_STEPS):
@@ -137,7 +137,7 @@ def newton(view: View, x: np.ndarray) -> tuple[np.ndarray, bool]:
         if step is None:
             return x, False
         size, gain = 1.0, float(g @ step)
-        # Once the gain is all rounding the gradient decides, and a single try is enough.
+        # Once the gain is mere roundoff the gradient decides, and a single try is enough.
         rounding = gain <= 8.0 * np.finfo(np.float64).eps * (1.0 + abs(value))
         for _ in range(1 if rounding else 60):
             moved = x - size * step
@@ -146,7 +146,7 @@ def newton(view: View, x: np.ndarray) -> tuple[np.ndarray, bool]:
                 break
             size *= 0.5
         else:
-            return x, True  # no step improves on x: it is as good as the arithmetic allows
+            return x, True  # no step improves on x: it is at machine accuracy
         x, creeping = moved, creeping + (size < _CREEPING)
         if creeping > _PATIENCE:
             break

@@ -21,20 +21,20 @@ from performative.types import ArrayLike, Theta
 def mixed_regret(
     problem: Problem, models: Theta, weights: ArrayLike | None = None, *, samples: int | None = None
 ) -> float:
-    """How much better one model would have been, on the data that a distribution of models brought about.
+    """How much better a single model would have been on the data induced by a distribution of models.
 
         regret = E_theta f(theta; theta) - min_theta' E_theta f(theta'; theta),      theta ~ the models by their weights
 
-    Where it is 0 or below, the distribution is stable: in hindsight nobody would have kept another model. No-regret
-    play (`pf.no_regret`) gets there whatever people do, also where no single model attracts; a single stable point has
-    regret 0. For the squared loss and data with mean m + eps theta it is
-    ((1 - 2 eps) Var theta + ((1 - eps) E theta - m)^2) / 2: above eps = 1/2 models that spread have less than none.
-    Farina and Perdomo 2026. Worlds are those at rest under each model. theta' lies in the problem's domain.
+    If it is 0 or below, the distribution is stable: in hindsight no single model would have been better. No-regret play
+    (`pf.no_regret`) gets there however people react, even if no single model attracts; a single stable point has regret
+    0. For the squared loss and data with mean m + eps theta it is ((1 - 2 eps) Var theta + ((1 - eps) E theta - m)^2) /
+    2: for eps > 1/2, models that vary have negative regret. Farina and Perdomo 2026. Worlds are those at rest under
+    each model. theta' lies in the problem's domain.
 
     Args:
         models: [n, ...] per leaf, such as `history.theta[0]`
-        weights: of the models, which need not sum to one; None for equal ones
-        samples: draws a client where expectations have no exact rule, None for 2048
+        weights: of the models, need not sum to one; None for equal weights
+        samples: draws per client if expectations have no exact rule, None for 2048
 
     Example:
 
@@ -61,7 +61,7 @@ def mixed_regret(
         start = land.project(share @ points)
         best = minimize(land, view, start)
         if escaped(start, best) or natural_residual(land, view, best) > allowed(view, best):
-            raise ValueError("mixed_regret: the risk on these data has no minimizer; give the problem a domain.")
+            raise ValueError("mixed_regret: the risk on these data has no minimizer; set a domain on the problem.")
         return float(share @ land.risks(points) - view.value(best))
 
 

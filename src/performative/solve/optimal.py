@@ -1,4 +1,4 @@
-"""Performatively optimal points: where the risk that theta brings about is least."""
+"""Performatively optimal points: where the risk on the data that theta induces is minimal."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from performative.solve.worlds import check_rest
 from performative.types import Theta
 
 _STARTS = 6
-# How often a search goes on from a lower point beside a saddle, or far from the best point.
+# How often a search continues from a lower point next to a saddle, or far from the best point.
 _TURNS = 5
 
 
@@ -37,15 +37,14 @@ def optimal_point(
     samples: int | None = None,
     time: float | None = None,
 ) -> Theta | Solution:
-    """theta_PO = argmin_theta f(theta; theta), in closed form where the population has one.
+    """theta_PO = argmin_theta f(theta; theta), in closed form if the population has one.
 
-    Else the performative risk is minimized by its exact gradient, which goes through the distribution map (a
-    sample is a pushforward of randomness that does not know theta). The risk need not be convex, so this is
-    done from several starts: `start` (None for zeros) and, in `starts`, a list of models or a number of
-    scattered ones. The best is taken; report=True returns a `Solution` with the other local optima in
-    `others`. None is proved to be global: saddles and maxima are left by a step to the side, and the risk is
-    looked at far away; where it is lower there, the search goes on (None), or a warning says so (`starts` given).
-    `samples` and `time` as in `stable_point`.
+    Otherwise the performative risk is minimized with its exact gradient, which passes through the distribution map (a
+    sample is a pushforward of randomness independent of theta). The risk need not be convex, so this is done from
+    several starts: `start` (None for zeros) and, in `starts`, a list of models or a number of scattered ones. The best
+    is returned; report=True returns a `Solution` with the other local optima in `others`. None is proved to be global:
+    a sideways step leaves saddles and maxima, and the risk is also checked far away; if it is lower there, the search
+    continues (None), or a warning says so (`starts` given). `samples` and `time` as in `stable_point`.
     """
     problem = problem if time is None else problem.at(time)
     with jax.enable_x64(True):
@@ -65,17 +64,17 @@ def optimal_point(
         points = nearer(land, Landscape.performative, points)
         known, far, least = local_minima(land, view, origin, points, tolerance, search=starts is None)
         if not known:
-            why = "it keeps falling far out" if far else f"the least residual is {least:.3g}"
+            why = "it keeps decreasing far out" if far else f"the smallest residual is {least:.3g}"
             text = (
                 f"optimal_point: no minimizer of the performative risk was found: {why}. "
-                "Give the problem a domain, such as pf.Box(lo, hi), or other `starts`."
+                "Set a domain on the problem, such as pf.Box(lo, hi), or other `starts`."
             )
             raise ValueError(coded("no-optimal-point", text))
         if far:
             warn(
                 "risk-falls-far-out",
-                "optimal_point: from some starts the performative risk keeps falling far out; the point "
-                "returned is a local minimum. Give the problem a domain, such as pf.Box(lo, hi).",
+                "optimal_point: from some starts the performative risk keeps decreasing far out; the point "
+                "returned is a local minimum. Set a domain on the problem, such as pf.Box(lo, hi).",
             )
         best, *others = sorted(known, key=lambda point: point.risk)
         x = land.flat(best.theta)
@@ -91,13 +90,13 @@ def optimal_point(
 
 
 def _check_closed(land: Landscape, view: View, closed: np.ndarray, tolerance: float) -> np.ndarray | None:
-    """Warn where the gradient at the population's own point is not zero; a lower point where it is no minimum."""
+    """Warn if the gradient at the population's own point is not zero; return a lower point if it is not a minimum."""
     residual = natural_residual(land, view, closed)
     if residual > allowed(view, closed, max(tolerance, 1e-6)):
         warn(
             "closed-form-disagrees",
             f"optimal_point: the gradient of the performative risk at the closed form is {residual:.3g}, not 0. "
-            "Check the population's optimal_point, or give it `nodes` that are exact.",
+            "Check the population's optimal_point, or define exact `nodes` for it.",
         )
         return None
     lower = lower_beside(land, view, closed)
@@ -106,8 +105,8 @@ def _check_closed(land: Landscape, view: View, closed: np.ndarray, tolerance: fl
     if lower is not None:
         warn(
             "closed-form-disagrees",
-            f"optimal_point: the closed form is not where the risk is least; {_than(view, lower, closed)}. A search "
-            "takes its place.",
+            f"optimal_point: the closed form is not the minimizer of the risk; {_than(view, lower, closed)}. A search "
+            "replaces it.",
         )
     return lower
 
@@ -120,9 +119,9 @@ def _than(view: View, lower: np.ndarray, x: np.ndarray) -> str:
 def local_minima(
     land: Landscape, view: View, origin: np.ndarray, starts: Sequence[np.ndarray], tolerance: float, search: bool
 ) -> tuple[list[Solution], bool, float]:
-    """Different points where descent ended, whether one descent ran away, and the least residual.
+    """Distinct points where descent ended, whether one descent diverged, and the smallest residual.
 
-    Where it ended at a saddle or a maximum it goes on beside it; with `search` also from far away, where the risk is
+    If it ended at a saddle or a maximum, it continues next to it; with `search` also from far away, if the risk is
     lower there than at the best point so far.
     """
     known: list[Solution] = []
@@ -165,6 +164,6 @@ def _starting_points(
         starts = _STARTS if land.dense else 0
     if isinstance(starts, int):
         if starts < 0:
-            raise ValueError(f"starts must be a list of models, or how many to scatter; got {starts}.")
+            raise ValueError(f"starts must be a list of models, or the number to scatter; got {starts}.")
         return [origin, *scatter(land, origin, starts)]
     return [origin, *(survey(problem, theta, name="starts")[1] for theta in starts)]

@@ -1,4 +1,4 @@
-"""Whether play near a point of a game settles, by the linear map that a round is there."""
+"""Whether play near a point of a game settles, from the linearization of a round there."""
 
 import dataclasses
 import itertools
@@ -20,9 +20,9 @@ from performative.solve.sampling import check_samples
 from performative.solve.seats import keeps_past, survey_game
 from performative.types import Theta
 
-# How close to 1 a spectral radius tells nothing.
+# A spectral radius this close to 1 is inconclusive.
 _EDGE = 1e-6
-# Most sets of movers whose mean square is worked out, and most numbers of all models together.
+# Largest number of sets of movers whose mean square is computed, and of parameters in all models together.
 _SETS, _SQUARE = 200, 24
 
 
@@ -31,12 +31,12 @@ class Outlook:
     """What play does near a point, in the mean over samples.
 
     Attributes:
-        verdict: "settles" or "leaves", where play started near the point returns to it or runs away from it; "unknown"
-            where neither was shown, and then `reason` says why
-        radius: what a round makes of a distance in the long run, NaN where it is not known; below 1 play settles
-        turns: whether play circles the point on its way; None where that is not known
-        period: rounds that a turn takes, inf where it does not turn
-        point: the models [players, ...] that were looked at, None where there was none to look at
+        verdict: "settles" or "leaves" if play started near the point returns to it or diverges from it; "unknown" if
+            neither was shown, with the reason in `reason`
+        radius: the factor by which a round multiplies distances in the long run, NaN if unknown; below 1 play settles
+        turns: whether play circles the point; None if unknown
+        period: rounds per turn, inf if it does not turn
+        point: the models [players, ...] that were examined, None if there were none
         reason: in words
     """
 
@@ -51,16 +51,16 @@ class Outlook:
 @cites("narang2023multiplayer", "piliouras2023multiagent")
 @checked
 def play_outlook(game: Game, algorithm: Algorithm, point: Theta = None, *, samples: int | None = None) -> Outlook:
-    """Whether players who use this algorithm settle near `point`: None for the stable point, or for the Nash point
-    where the algorithm differentiates through the data (`Performative(None, term="pathwise")`).
+    """Whether players who use this algorithm settle near `point`: None for the stable point, or for the Nash point if
+    the algorithm differentiates through the data (`Performative(None, term="pathwise")`).
 
         simultaneous    rho(T) < 1,   T the derivative of one round in all models
         alternating     rho(T_G ... T_1)^(1/G) < 1,   T_g where the g-th players move
         random          rho(E[T (x) T])^(1/2) < 1 settles,   rho(E[T]) > 1 leaves,   "unknown" between the two
 
-    It is about the mean and about a neighborhood: noise of batches keeps models moving, and far away anything may
-    happen (`pf.play_verdict` looks at a run). Known for constant rates, plain means of plain gradients deployed each
-    step or each round, and players of one client or one local step; all else is "unknown", with the reason.
+    This concerns the mean and a neighborhood: batch noise keeps models moving, and far away anything may happen
+    (`pf.play_verdict` examines a run). Supported: constant rates, plain means of plain gradients deployed each step or
+    each round, and players with one client or one local step; anything else is "unknown", with the reason.
     """
     played = game.played_by(algorithm)
     foresees = algorithm.estimator.learns_reaction and getattr(algorithm.estimator, "window", 0) is None
@@ -87,19 +87,19 @@ def play_outlook(game: Game, algorithm: Algorithm, point: Theta = None, *, sampl
 
 
 def _why_not(game: Game, algorithm: Algorithm, foresees: bool) -> str:
-    """Why nothing is known of a round of this algorithm, "" where it is."""
+    """Why a round of this algorithm is not supported, "" if it is."""
     plain: list[Any] = [algorithm.channel, algorithm.aggregator] + ([] if foresees else [algorithm.estimator])
     strange = [type(part).__name__ for part in plain if not declared(part, "is_plain")]
     steps = algorithm.participation.steps_of(game.clients, algorithm.local_steps)
     even = steps is not None and np.all(np.asarray(steps) == algorithm.local_steps)
     if strange:
-        return f"what {' and '.join(strange)} make of a gradient is not known here."
+        return f"what {' and '.join(strange)} do to a gradient is not known here."
     if not isinstance(algorithm.rate, Constant):
-        return "the rate changes from step to step; give a constant one."
+        return "the rate changes from step to step; use a constant one."
     if not algorithm.deploy.each_step and (foresees or algorithm.deploy.period != 1 or not algorithm.deploy.is_regular):
-        return 'models are not deployed each step; known are deploy="step" and, for plain gradients, "round".'
+        return 'models are not deployed each step; use deploy="step" or, for plain gradients, "round".'
     if not even or (game.play == "simultaneous" and not algorithm.participation.is_full):
-        return "not all clients do the same work in every round."
+        return "clients do different amounts of work, or it varies by round."
     if algorithm.local_steps > 1 and game.count < game.clients:
         return "players of several clients with more than one local step: their clients drift apart."
     return ""
@@ -109,12 +109,12 @@ def _why_not_there(land: Landscape, x: np.ndarray, gradient: np.ndarray) -> str:
     if land.domain is not None and not np.allclose(land.project_slope(x - 1e-9 * gradient), np.eye(land.size)):
         return "the point lies on the boundary of the domain."
     if not np.all(np.isfinite(gradient)) or np.max(np.abs(gradient)) > 1e-5 * (1.0 + np.max(np.abs(x))):
-        return f"play does not rest at this point: a gradient of {np.max(np.abs(gradient)):.3g} is left there."
+        return f"play does not rest at this point: the gradient there is {np.max(np.abs(gradient)):.3g}."
     if keeps_past(land, x):
-        return "people remember past models, so that more than the models moves."
+        return "people remember past models, so the state is more than the models."
     hessian = land.curvature(x, x)
     if hessian is None or not np.all(np.isfinite(hessian)):
-        return "second derivatives are too many, or not finite."
+        return "there are too many second derivatives, or they are not finite."
     return ""
 
 
@@ -166,7 +166,7 @@ def _judge(game: Game, play: _Map, at: Any) -> Outlook:
 def _judge_random(play: _Map, count: int, k: int, at: Any) -> Outlook:
     d = len(play.H)
     if math.comb(count, k) > _SETS or d > _SQUARE:
-        why = f"random play of {count} players with {d} numbers is too large to work out."
+        why = f"random play of {count} players with {d} numbers is too large to compute."
         return Outlook("unknown", math.nan, None, math.inf, at, why)
     rounds = [play.of(movers) for movers in itertools.combinations(range(count), k)]
     mean = np.mean(rounds, axis=0)

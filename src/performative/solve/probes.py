@@ -1,4 +1,4 @@
-"""Whether a risk is lower than at a point that descent ended at: right beside it, or far away."""
+"""Whether the risk is lower than at the end point of a descent: right next to it, or far away."""
 
 import numpy as np
 
@@ -6,19 +6,19 @@ from performative._engine.risk import count_nodes
 from performative.solve.landscape import Landscape, View
 from performative.solve.roots import natural_residual
 
-# Steps away from a point, in units of 1 + |x|: beside it, and far from it.
+# Steps away from a point, in units of 1 + |x|: next to it, and far from it.
 _BESIDE, _AFAR = (1e-3, 1e-2, 1e-1), (3.0, 3e1, 3e2, 3e4, 3e6)
-# The same for problems that are quick to look at.
+# The same for cheap problems.
 _EVERYWHERE = tuple(np.geomspace(0.25, 256.0, 31)) + _AFAR[-2:]
-# A curvature below this share of the largest counts as none: the value decides.
+# A curvature below this fraction of the largest counts as zero: the value decides.
 _FLAT = 1e-6
 _DIRECTIONS, _INSIDE = 8, 64
-# Where one look at all clients takes more samples than these, few steps are probed, or none.
+# If one pass over all clients takes more samples than these, few steps or none are probed.
 _QUICK, _COSTLY = 1 << 14, 1 << 22
 
 
 def lower_beside(land: Landscape, view: View, x: np.ndarray) -> np.ndarray | None:
-    """A lower point close to x, along directions in which the risk does not curve up: x is no minimum then."""
+    """A lower point close to x, along directions in which the risk does not curve up: then x is not a minimum."""
     if _costly(land):
         return None
     hessian = view.slope(x)
@@ -46,13 +46,13 @@ def lower_afar(land: Landscape, view: View, x: np.ndarray) -> np.ndarray | None:
 
 
 def _lowest(land: Landscape, view: View, x: np.ndarray, ways: list[np.ndarray]) -> np.ndarray | None:
-    """The lowest of the points x + (1 + |x|) way, None where none is lower than x by more than rounding."""
+    """The lowest of the points x + (1 + |x|) way, None if none is lower than x by more than roundoff."""
     if not len(ways):
         return None
     value, slope = view.value(x), natural_residual(land, view, x)
     with np.errstate(all="ignore"):
         points = np.stack([land.project(x + _scale(x) * way) for way in ways])
-        # A gradient that is not quite zero lets the value fall a little, without a word on the curvature.
+        # A gradient that is not exactly zero lets the value fall a little, which says nothing about the curvature.
         slack = 1e-11 * (1.0 + abs(value)) + 10.0 * slope * np.linalg.norm(points - x, axis=1)
         risks = land.risks(points)
         lower = np.where(risks < value - slack, risks, np.inf)

@@ -24,9 +24,9 @@ from performative.solve.worlds import first_worlds, moved_worlds
 from performative.types import Theta
 
 _STARTS = 8
-# A curvature below this share of what each coordinate has seen so far counts as none.
+# A curvature below this fraction of what each coordinate has had so far counts as zero.
 _FLAT = 1e-10
-# A problem as it stood, the model that was deployed, and clients' worlds then.
+# The problem at that time, the deployed model, and the clients' worlds.
 _DataSet = tuple[Landscape, np.ndarray, PyTree]
 
 
@@ -42,31 +42,31 @@ def repeated_risk_minimization(
     snapshots: Count = 1,
     snapshot_weights: Values | None = None,
 ) -> Theta:
-    """Deploy, see how the world answers, train to the minimum, again; exact iterates, the start first.
+    """Repeatedly deploy, observe the world's response and train to the minimum; exact iterates, the start first.
 
         theta_{k+1} = Phi(theta_k) = argmin_theta f(theta; theta_k)
 
-    Returns [deployments + 1, ...] per leaf, float64. theta=None starts at zeros. It settles at the stable
-    point where Phi contracts (Perdomo et al. 2020, Theorem 3.5) and may run away where not. Where f(. ;
-    theta_k) has no minimizer, or no unique one, it is refused: give the problem a domain. Where the data change by
-    themselves (`Drifting`), theta_k meets the people of time k: one unit of time a deployment.
+    Returns [deployments + 1, ...] per leaf, float64. theta=None starts at zeros. It settles at the stable point if Phi
+    contracts (Perdomo et al. 2020, Theorem 3.5) and may diverge otherwise. If f(. ; theta_k) has no minimizer, or no
+    unique one, it raises: set a domain on the problem. If the data change on their own (`Drifting`), theta_k meets the
+    people of time k: one unit of time per deployment.
 
     Args:
-        spells: how often the world moves under each model. Only data that remember past models notice (`Sluggish`):
+        spells: how often the world moves under each model. It matters only if data remember past models (`Sluggish`):
 
                 w_{k+1} = deploy(... deploy(w_k, theta_k) ..., theta_k),    theta_{k+1} = argmin_theta f(theta; w_{k+1})
 
-            from w_0 = init(theta_0); None waits until the world is at rest. People of speed s, whose mean answer is
-            m + eps felt: an error shrinks by (1-s)^spells + eps (1 - (1-s)^spells). Brown, Hod and Kalemaj 2022.
-        samples: draws a client where expectations have no exact rule, None for 2048
-        snapshots: train on the data of so many last deployments, k:
+            from w_0 = init(theta_0); None waits until the world is at rest. For people of speed s whose mean response
+            is m + eps felt, an error shrinks by (1-s)^spells + eps (1 - (1-s)^spells). Brown, Hod and Kalemaj 2022.
+        samples: draws per client if expectations have no exact rule, None for 2048
+        snapshots: train on the data of the last k deployments:
 
                 theta_{t+1} = argmin_theta sum_j w_j f(theta; theta_{t-j}),    j = 0 .. k-1
 
-            where the mean of the data is m + eps theta and the loss squared, it settles iff -k < eps < 1 for equal w_j.
+            if the mean of the data is m + eps theta and the loss is squared, it settles iff -k < eps < 1 for equal w_j.
             Khorsandi et al. 2025; `pf.snapshots` is the same with samples
-        snapshot_weights: w_j, [k], the newest first; None for equal ones. Of fewer than k data sets, at the start, the
-            weights of those there are count, as parts of one
+        snapshot_weights: w_j, [k], newest first; None for equal weights. While there are fewer than k data sets, the
+            weights of the available ones are renormalized
     """
     shares = _shares(snapshots, snapshot_weights)
     seen: list[_DataSet] = []  # the newest first
@@ -95,14 +95,14 @@ def repeated_gradient_descent(
     spells: Count | None = 1,
     samples: int | None = None,
 ) -> Theta:
-    """Deploy, see how the world answers, take one exact gradient step, again; the start first.
+    """Repeatedly deploy, observe the world's response and take one exact gradient step; the start first.
 
         theta_{k+1} = P(theta_k - eta(k) grad_1 f(theta_k; theta_k))
 
-    Returns [deployments + 1, ...] per leaf, float64. `rate` is a number or a schedule of k. theta=None
-    starts at zeros. Small steps settle at the stable point wherever H + C has eigenvalues with positive
-    real part, which is weaker than what retraining to the minimum needs. Mendler-Dünner et al. 2020.
-    `spells`, `samples` and time as in `repeated_risk_minimization`.
+    Returns [deployments + 1, ...] per leaf, float64. `rate` is a number or a schedule of k. theta=None starts at zeros.
+    Small steps settle at the stable point if the eigenvalues of H + C have positive real part, which is weaker than
+    what retraining to the minimum needs. Mendler-Dünner et al. 2020. `spells`, `samples` and time as in
+    `repeated_risk_minimization`.
     """
 
     def step(land: Landscape, x: np.ndarray, worlds: PyTree, number: int) -> np.ndarray:
@@ -132,7 +132,7 @@ def _path(
     land, x = survey(first, theta, rest=False, samples=check_samples(samples))
     path, worlds = [x], first_worlds(land.problem, land.model(x))
     for number in range(deployments):
-        if first is not problem:  # another problem at another time, of the same structure: nothing compiles again
+        if first is not problem:  # the problem at another time, of the same structure: no recompilation
             now = on_device(problem.at(float(number)), jnp.float64)
             land = dataclasses.replace(land, problem=Problem(now.loss, now.population))
         worlds = moved_worlds(land.problem, worlds, land.model(x), spells)
@@ -150,14 +150,14 @@ def _shares(snapshots: int, weights: Any) -> np.ndarray:
     shares = np.asarray(weights, np.float64)
     if shares.shape != (snapshots,) or np.any(shares < 0.0) or not shares[0] > 0.0:
         raise ValueError(
-            f"repeated_risk_minimization: snapshot_weights must be snapshots = {snapshots} numbers that are not "
-            f"negative, the newest first and above 0; got {weights!r}."
+            f"repeated_risk_minimization: snapshot_weights must be {snapshots} (= snapshots) non-negative "
+            f"numbers, newest first, the first one positive; got {weights!r}."
         )
     return shares
 
 
 def _mean_risk(land: Landscape, seen: Sequence[_DataSet], shares: np.ndarray) -> View:
-    """theta -> sum_j w_j f(theta; deployed_j) over the data sets seen, on the samples that `land` takes."""
+    """theta -> sum_j w_j f(theta; deployed_j) over the data sets seen, on the samples that `land` uses."""
     views = [
         dataclasses.replace(then, every=land.every, batch=land.batch).decoupled(deployed, worlds)
         for then, deployed, worlds in seen
@@ -183,17 +183,17 @@ def _best_response(
     view = view_of(land)
     starts = [deployed]
     if not _convex(view, deployed) and land.dense:
-        starts += scatter(land, deployed, _STARTS)  # there may be several local minima: take the lowest
+        starts += scatter(land, deployed, _STARTS)  # there may be several local minima: use the lowest
     found = []
     for start in nearer(land, view_of, starts):
         x = minimize(land, view, start)
         if escaped(start, x):
-            raise ValueError(_refusal(number, "falls without bound"))
+            raise ValueError(_refusal(number, "is unbounded below"))
         found.append(x)
     best = min(found, key=view.value)
     residual = natural_residual(land, view, best)
     if residual > allowed(view, best):
-        raise ValueError(_refusal(number, f"was not brought to a minimum (residual {residual:.3g})"))
+        raise ValueError(_refusal(number, f"could not be minimized (residual {residual:.3g})"))
     if land.domain is None and _flat(view, deployed, best):
         raise ValueError(_refusal(number, "is flat in some direction: its minimizer is not unique, or infinite"))
     return best
@@ -203,7 +203,7 @@ def _refusal(number: int, why: str) -> str:
     return coded(
         "nothing-to-retrain-to",
         f"repeated_risk_minimization: at deployment {number + 1} the decoupled risk {why}; there is nothing "
-        "to retrain to. Give the problem a domain, such as pf.Box(lo, hi), or a loss that is strongly convex "
+        "to retrain to. Set a domain on the problem, such as pf.Box(lo, hi), or use a loss that is strongly convex "
         "in theta (a penalty); or use repeated_gradient_descent.",
     )
 
@@ -217,9 +217,9 @@ def _convex(view: View, x: np.ndarray) -> bool:
 
 
 def _flat(view: View, start: np.ndarray, x: np.ndarray) -> bool:
-    """Whether the curvature at x is singular, each coordinate measured by what it had at start and end.
+    """Whether the curvature at x is singular, each coordinate relative to its values at start and end.
 
-    A risk without a minimizer (separable classes, no penalty) ends far out where all curvature has died away.
+    A risk without a minimizer (separable classes, no penalty) ends far out where all curvature has vanished.
     """
     first, last = view.slope(start), view.slope(x)
     if first is None or last is None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from performative.solve.landscape import Landscape, View
 
-# The largest residual that counts as zero, unless the user says otherwise.
+# Default for the largest residual that counts as zero.
 TOLERANCE = 1e-8
 # Some thousand units in the last place: sums over clients and samples lose a few digits.
 _ROUNDING = 1e-12
@@ -19,13 +19,13 @@ _RANGES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
 def natural_residual(land: Landscape, view: View, x: np.ndarray) -> float:
-    """max |x - P(x - g(x))|, infinite where g is not a number. Without a domain this is max |g(x)|."""
+    """max |x - P(x - g(x))|, infinite if g is NaN. Without a domain this is max |g(x)|."""
     gap = natural_map(land, view, 1.0, x)
     return float(np.max(np.abs(gap), initial=0.0)) if np.all(np.isfinite(gap)) else np.inf
 
 
 def allowed(view: View, x: np.ndarray, tolerance: float = TOLERANCE) -> float:
-    """The residual that counts as zero at x: the tolerance, and rounding where slope or x are large."""
+    """The residual that counts as zero at x: the tolerance, plus roundoff if slope or x are large."""
     slope = view.slope(x)
     steep = 1.0 if slope is None else float(np.linalg.norm(slope))
     return tolerance + _ROUNDING * steep * (1.0 + float(np.max(np.abs(x), initial=0.0)))
@@ -54,11 +54,11 @@ def safe_step(slope: np.ndarray | None) -> float:
 
 
 class _Met(Exception):
-    """A search has come to a root that is known; its argument is where it is."""
+    """A search has reached a known root; its argument is the location."""
 
 
 def polish(land: Landscape, view: View, x: np.ndarray, known: Sequence[np.ndarray] = ()) -> np.ndarray:
-    """Newton steps on the natural map for as long as they bring the residual down, or until they meet a known root."""
+    """Newton steps on the natural map while they reduce the residual, or until they reach a known root."""
     best = natural_residual(land, view, x)
     for _ in range(_POLISHING_STEPS):
         if best == 0.0 or meets(x, known):
@@ -70,7 +70,7 @@ def polish(land: Landscape, view: View, x: np.ndarray, known: Sequence[np.ndarra
         derivative = natural_slope(land, view, step, x)
         if not np.all(np.isfinite(derivative)):
             break
-        # The shortest step: it leaves alone directions in which nothing changes.
+        # The shortest step: it has no component along directions in which nothing changes.
         newton = np.linalg.lstsq(derivative, natural_map(land, view, step, x), rcond=1e-10)[0]
         moved = land.project(x - newton)
         after = natural_residual(land, view, moved) if np.all(np.isfinite(moved)) else np.inf
@@ -85,9 +85,9 @@ def find_root(
 ) -> tuple[np.ndarray, float]:
     """A root of the natural map near `start`, and its residual (which may be large: the caller checks).
 
-    Newton steps; where they fail, MINPACK's hybrid method with the exact derivative and Newton steps again. Above
-    DENSE parameters Newton-Krylov, which needs no matrix. A search that comes so close to one of the `known` roots that
-    `is_new` would take its end for that root goes no further.
+    Newton steps; if they fail, MINPACK's hybrid method with the exact derivative and Newton steps again. Above DENSE
+    parameters Newton-Krylov, which needs no matrix. A search stops once it is so close to one of the `known` roots that
+    `is_new` would identify the two.
     """
     with np.errstate(all="ignore"):
         x = polish(land, view, start, known)
@@ -100,10 +100,9 @@ def find_root(
 
 
 def walk(land: Landscape, view: View, x: np.ndarray) -> np.ndarray:
-    """Damped fixed-point steps x <- P(x - step g), the step halved where the residual grows.
+    """Damped fixed-point steps x <- P(x - step g), the step halved when the residual grows.
 
-    It leads to points that attract small gradient steps, and gets near where Newton's method has lost its
-    way.
+    It leads to points that attract small gradient steps, and gets close when Newton's method fails.
     """
     step = safe_step(view.slope(x))
     residual = natural_residual(land, view, x)
@@ -120,7 +119,7 @@ def walk(land: Landscape, view: View, x: np.ndarray) -> np.ndarray:
 
 
 def bracketed_roots(land: Landscape, view: View, points: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """One dimension: a root between each two neighboring points where the natural map changes sign."""
+    """One dimension: a root between each pair of neighboring points at which the natural map changes sign."""
     from scipy import optimize
 
     def value(x: float) -> float:
@@ -134,7 +133,7 @@ def bracketed_roots(land: Landscape, view: View, points: Sequence[np.ndarray]) -
 
 
 def scatter(land: Landscape, start: np.ndarray, count: int) -> list[np.ndarray]:
-    """`count` further starts: over a bounded Box evenly, elsewhere around `start` at growing distances."""
+    """`count` further starts: evenly over a bounded Box, otherwise around `start` at growing distances."""
     rng = np.random.default_rng(0)
     bounds = land.bounds()
     if bounds is not None and np.all(np.isfinite(bounds)):
@@ -153,7 +152,7 @@ def scatter(land: Landscape, start: np.ndarray, count: int) -> list[np.ndarray]:
 
 
 def meets(x: np.ndarray, known: Sequence[np.ndarray]) -> bool:
-    """Whether x is one of the known points, up to what two searches for one root may end apart."""
+    """Whether x is one of the known points, up to the distance between two searches for the same root."""
     near = 1e-6 * (1.0 + np.max(np.abs(x), initial=0.0))
     return any(bool(np.max(np.abs(x - other), initial=0.0) <= near) for other in known)
 
@@ -171,13 +170,13 @@ def is_new(view: View, x: np.ndarray, known: Sequence[np.ndarray]) -> bool:
 
 
 def escaped(start: np.ndarray, x: np.ndarray) -> bool:
-    """Whether a search has become non-finite, or gone so far that what it looks for is not on its way."""
+    """Whether a search has become non-finite, or gone too far to find what it is looking for."""
     way = np.max(np.abs(x - start), initial=0.0)
     return not bool(way <= _FAR * (1.0 + np.max(np.abs(start), initial=0.0)))
 
 
 def faded(view: View, origin: np.ndarray, x: np.ndarray) -> bool:
-    """Whether g is small at x only because it dies away there, as far out on a saturating loss."""
+    """Whether g is small at x only because it vanishes at infinity, as for a saturating loss."""
     first, last = view.slope(origin), view.slope(x)
     return first is not None and bool(np.linalg.norm(last) < 1e-8 * np.linalg.norm(first))
 

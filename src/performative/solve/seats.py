@@ -1,4 +1,4 @@
-"""A game as a landscape: all players' models as one vector, each projected by itself."""
+"""A game as a landscape: all players' models as one vector, each projected separately."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from performative.problem import Problem
 from performative.solve.landscape import Landscape
 from performative.types import Scene, Theta, as_array
 
-# How far worlds may be apart, against their size, that are said to be the same: half of the digits.
+# Relative distance below which two worlds count as equal: half of the digits.
 _SAME = 1e-8
 
 
@@ -36,11 +36,11 @@ class EachPlayer(AbstractDomain):
 def survey_game(game: Game, start: Any, samples: int = NODES, name: str = "start") -> tuple[Landscape, np.ndarray]:
     """The landscape of a game and its start as a vector: one model for all players, or an array with one for each.
 
-    Call it, and all that uses the landscape, inside `jax.enable_x64(True)`.
+    Call it, and everything that uses the landscape, inside `jax.enable_x64(True)`.
     """
     problem, count = game.problem, game.count
     if problem.population.reads_time:
-        text = "the data change by themselves, so that no point stays: ask about pf.Game(problem.at(time), ...)."
+        text = "the data change on their own, so no point is fixed: use pf.Game(problem.at(time), ...)."
         raise ValueError(coded("target-moves", text))
     on = on_device(problem, jnp.float64)
     shape = problem.population.model_shape()
@@ -59,9 +59,9 @@ def survey_game(game: Game, start: Any, samples: int = NODES, name: str = "start
 
 
 def keeps_past(land: Landscape, x: np.ndarray) -> bool:
-    """Whether people's data depend on models before the deployed ones, so that more than models moves in a game.
+    """Whether people's data depend on models before the deployed ones, so a game's state is more than the models.
 
-    By trying: from the world of other models, one spell under x must lead to where x lets it settle.
+    Tested numerically: from the world of other models, one spell under x must lead to the settled world of x.
     """
     other = x + 0.1 * (1.0 + np.abs(x)) * np.cos(np.arange(len(x)))
     return bool(np.asarray(_lag(land.everywhere, jnp.asarray(x), jnp.asarray(other))) > _SAME)

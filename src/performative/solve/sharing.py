@@ -1,4 +1,4 @@
-"""Stable points of clients that have models of their own."""
+"""Stable points of clients with personal models."""
 
 import dataclasses
 from typing import Any
@@ -25,13 +25,13 @@ _STEPS, _HALVINGS = 100, 30
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SharedPoint:
-    """A stable point of clients with models of their own.
+    """A stable point of clients with personal models.
 
     Attributes:
-        shared: what the server keeps, as `history.final` has it; what nobody trains (with `PerClient` all of it) stays
-            at the start
-        own: the model that each client's people meet, [N, ...] per leaf, as `history.models` has it
-        residual: largest entry of what a round in the mean of all samples would move, its step of length 1
+        shared: what the server keeps, as in `history.final`; what nobody trains (with `PerClient` all of it) stays at
+            the start
+        own: the model that each client's people meet, [N, ...] per leaf, as in `history.models`
+        residual: largest entry of the expected change in one round with step size 1
     """
 
     shared: Any
@@ -40,7 +40,7 @@ class SharedPoint:
 
 
 class _Round(eqx.Module):
-    """One local step of length 1 of every client in the mean of all samples, and the mean of what they send."""
+    """One expected local step of size 1 of every client, and the mean of what they send."""
 
     problem: Problem
     sharing: AbstractSharing
@@ -61,7 +61,7 @@ class _Round(eqx.Module):
 
     @eqx.filter_jit
     def moves(self, x: Float[Array, " n"]) -> Float[Array, " n"]:
-        """How far everything moves from x: 0 at a stable point, whatever the length of the step."""
+        """How far everything moves from x: 0 at a stable point, for any step size."""
         sharing, (shared, own, local) = self.sharing, self.parts(x)
         met = jax.vmap(sharing.meet)(local)
         arrays, rest = eqx.partition(self.problem.population, eqx.is_array)
@@ -95,17 +95,17 @@ class _Round(eqx.Module):
 def shared_point(
     problem: Problem, sharing: AbstractSharing, start: Theta, tolerance: float, samples: int
 ) -> SharedPoint:
-    """Where a round moves nothing in the mean. Newton steps; what no equation binds stays at the start."""
+    """Where a round changes nothing in expectation. Newton steps; what no equation determines stays at the start."""
     name = type(sharing).__name__
     if sharing.counts_entries:
         raise ValueError(
-            f"stable_point: sharing={name} trains parts of a model, which parts may change from round to round; run it "
+            f"stable_point: sharing={name} trains parts of a model that may change from round to round; run it "
             "(pf.run)."
         )
     if not declared(sharing, "ignores_data"):
         raise ValueError(
-            f"stable_point: sharing={name} looks at data to choose models, so its point is no root of an equation; run "
-            "it (pf.run), and give the groups that it found to pf.sharing.Groups."
+            f"stable_point: sharing={name} chooses models from data, so its point is not the root of an equation; run "
+            "it (pf.run), and pass the groups that it found to pf.sharing.Groups."
         )
     ready = sharing.ready(np.asarray(problem.client_weights))
     with jax.enable_x64(True):
@@ -118,8 +118,8 @@ def shared_point(
         x = np.asarray(ravel_pytree((shared, own))[0])
         if len(x) > DENSE:
             raise ValueError(
-                f"stable_point: sharing={name} has {len(x)} numbers in all models together; up to {DENSE} are solved "
-                "for. Run it instead (pf.run)."
+                f"stable_point: sharing={name} has {len(x)} parameters in all models together; at most {DENSE} are "
+                "supported. Run it instead (pf.run)."
             )
         x, residual = _newton(mean, x)
         if not residual <= tolerance * (1 + float(np.max(np.abs(x)))):
@@ -158,6 +158,6 @@ def _check_within(domain: AbstractDomain, sharing: AbstractSharing, shared: PyTr
     pairs = zip(jax.tree.leaves(inside), jax.tree.leaves((shared, met)), strict=True)
     if not all(np.allclose(a, b, rtol=1e-9, atol=1e-9) for a, b in pairs):
         raise ValueError(
-            f"stable_point: with sharing={name} some model of the point lies outside of the domain, where it is not "
-            "the point that training goes to; run it instead (pf.run)."
+            f"stable_point: with sharing={name} some model of the point lies outside the domain, so it is not "
+            "the point that training converges to; run it instead (pf.run)."
         )

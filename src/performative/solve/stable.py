@@ -50,39 +50,40 @@ def stable_point(
     spells: Count | None = 1,
     sharing: AbstractSharing | None = None,
 ) -> Theta | Solution | SharedPoint:
-    """theta_PS: a root of the decoupled gradient, in closed form where the population has one.
+    """theta_PS: a root of the decoupled gradient, in closed form if the population has one.
 
         G(theta) = grad_1 f(theta; theta) = 0,      with a domain  theta = P(theta - G(theta))
 
-    Where the decoupled risk f(. ; theta) is convex, this is the fixed point of retraining to its minimum. Of
-    several points the attracting one nearest to `start` (None for zeros) is taken; `equilibria` lists what was found.
-    A point that repels retraining is returned with a warning; none at all is a ValueError.
+    If the decoupled risk f(. ; theta) is convex, this is the fixed point of retraining to its minimum. If there are
+    several points, the attracting one nearest to `start` (None for zeros) is returned; `equilibria` lists all points
+    found. A point that repels retraining is returned with a warning; raises ValueError if there is none.
 
-    Of a `pf.Game` it is where no player would retrain, models [players, ...]: grad_1 f_g(theta_g; theta) = 0 for every
-    player g; retraining is then that of all players at once.
+    For a `pf.Game` it is where no player would retrain, models [players, ...]: grad_1 f_g(theta_g; theta) = 0 for every
+    player g; all players then retrain at once.
 
     Args:
         problem: or a game
         report: return the whole `Solution` (residual, error, method, contraction factor, the others found)
         tolerance: largest residual that counts as zero
-        samples: draws a client, None for 2048. Expectations over tables, and of smooth losses over normal data of up to
-            four dimensions, need none; elsewhere the point has the standard error `Solution.error`
-        time: simulated time, where the population changes with it: the point that it would settle at if it stood still
-        spells: how often the world moves under each model, where the data remember past ones: whether a point attracts
-            may depend on it. None waits until the data have settled
-        sharing: who shares a model with whom, as in an algorithm. Other than one model for all it gives a
-            `SharedPoint`: where a round moves neither what the server keeps nor what clients keep, in the mean of all
-            samples. It is the one that Newton's method finds from `start`; neither other points, nor whether it
-            attracts, nor the error of draws are told
+        samples: draws per client, None for 2048. Expectations over tables, and of smooth losses over normal data of up
+            to four dimensions, need none; otherwise the point has the standard error `Solution.error`
+        time: simulated time, if the population changes with it: the point at which training would settle if it stood
+            still
+        spells: how often the world moves under each model, if the data remember past ones: whether a point attracts may
+            depend on it. None waits until the data have settled
+        sharing: who shares a model with whom, as in an algorithm. Unless all share one model, the result is a
+            `SharedPoint`: where a round changes, in expectation, neither what the server keeps nor what clients keep.
+            It is the one that Newton's method finds from `start`; other points, whether it attracts, and the error of
+            draws are not reported
 
-    Jin et al. 2024, Proposition 2.8. Differs from the paper: an average sensitivity above mu / L does not
-    rule a stable point out; the point may then repel.
+    Jin et al. 2024, Proposition 2.8. Differs from the paper: an average sensitivity above mu / L does not rule out a
+    stable point; the point may then repel.
     """
     if isinstance(problem, Game):
         if time is not None:
-            raise ValueError("stable_point: of a game that changes with time ask about pf.Game(problem.at(time), ...).")
+            raise ValueError("stable_point: for a game that changes with time, use pf.Game(problem.at(time), ...).")
         if sharing is not None:
-            raise ValueError("stable_point: a game says by its players who shares a model; leave out sharing.")
+            raise ValueError("stable_point: the players of a game determine who shares a model; omit sharing.")
         found = stable_game(problem, start, tolerance, samples)
     else:
         problem = problem if time is None else problem.at(time)
@@ -103,15 +104,15 @@ def equilibria(
     samples: int | None = None,
     spells: Count | None = 1,
 ) -> tuple[Solution, ...]:
-    """The stable points that were found, nearest to `start` first, each with residual and attracting flag.
+    """All stable points found, nearest to `start` first, each with residual and attracting flag.
 
     Args:
-        starts: Models to search from; None takes `start` and points scattered around it (or over the Box).
+        starts: Models to search from; None uses `start` and points scattered around it (or over the Box).
         spells: as in `stable_point`
 
-    In one dimension each change of sign of G between starts is followed up, so that a repelling point between two
-    attracting ones is found. A list of what was found is no proof that there is nothing else. Large tables are
-    searched on every k-th row first; what is found there is then solved for on all rows.
+    In one dimension each sign change of G between starts is followed up, so a repelling point between two attracting
+    ones is found. The list is no proof that there are no others. Large tables are searched on every k-th row first;
+    candidates are then refined on all rows.
     """
     with jax.enable_x64(True):
         land, origin = survey(problem, start, samples=check_samples(samples), name="start")
@@ -125,7 +126,7 @@ def equilibria(
         else:
             points = [survey(problem, theta, name="starts")[1] for theta in starts]
         if not points:
-            raise ValueError("starts must hold at least one model; None picks some.")
+            raise ValueError("starts must contain at least one model; None picks some.")
         view = view.compiled(points[0])
         found = [] if closed is None else [_judge(land, view, closed, origin, "closed form", tolerance, spells)]
         known = [] if closed is None else [closed]
@@ -134,7 +135,7 @@ def equilibria(
             least = min(least, (residual, x), key=lambda pair: pair[0])
             if meets(x, known) or residual > allowed(view, x, tolerance) or faded(view, origin, x):
                 continue
-            # Where H + C is singular up to rounding, the "root" lies at infinity.
+            # If H + C is singular up to roundoff, the "root" lies at infinity.
             if not escaped(origin, x) and is_new(view, x, known):
                 known.append(x)
                 found.append(_judge(land, view, x, origin, "root of the decoupled gradient", tolerance, spells))
@@ -147,9 +148,9 @@ def equilibria(
 def _search(
     land: Landscape, view: View, points: Sequence[np.ndarray], found: list[Solution], known: list[np.ndarray]
 ) -> Iterator[tuple[np.ndarray, float]]:
-    """Roots from each start, in one dimension between starts, and if none attracts from where steps lead.
+    """Roots from each start, in one dimension also between starts, and if none attracts, from where steps lead.
 
-    `found` and `known` grow as the caller takes what this yields.
+    `found` and `known` grow as the caller consumes what this yields.
     """
     rough = land.rough()
     outline = view if rough is land else rough.equilibrium()
@@ -163,7 +164,7 @@ def _search(
 
 
 def _near_roots(land: Landscape, view: View, points: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Where searches on some of the samples end; the starts themselves where they end nowhere."""
+    """Where searches on a subset of the samples end; the starts themselves if they end nowhere."""
     ends: list[np.ndarray] = []
     for start in points:
         x, residual = find_root(land, view, start, ends)
@@ -183,7 +184,7 @@ def _judge(
         warn(
             "closed-form-disagrees",
             f"stable_point: the decoupled gradient at the {method} is {residual:.3g}, not 0. Check the "
-            "population's stable_point, or give it `nodes` that are exact.",
+            "population's stable_point, or define exact `nodes` for it.",
         )
     factor, attracting, settles = attraction(land, x, spells)
     error = 0.0 if method == "closed form" else point_error(land, Landscape.equilibrium, x)
@@ -192,7 +193,7 @@ def _judge(
 
 def _nothing(land: Landscape, view: View, residual: float, x: np.ndarray) -> str:
     where = np.array2string(x, precision=4, threshold=6)
-    message = f"stable_point: no stable point was found; the least residual is {residual:.3g}, at theta = {where}."
+    message = f"stable_point: no stable point was found; the smallest residual is {residual:.3g}, at theta = {where}."
     slope = view.slope(x)
     if slope is not None and np.all(np.isfinite(slope)):
         values = np.linalg.svd(slope, compute_uv=False)
@@ -200,6 +201,6 @@ def _nothing(land: Landscape, view: View, residual: float, x: np.ndarray) -> str
         if values[-1] <= 1e-9 * max(curvature, values[0], 1e-300):
             return message + (
                 " There the reaction of the data cancels the curvature of the loss (for a Gaussian mean: the"
-                " average sensitivity is 1), so a stable point need not exist. Give the problem a domain."
+                " average sensitivity is 1), so a stable point need not exist. Set a domain on the problem."
             )
     return message + " Give another `start`, a domain, or a larger `tolerance`."

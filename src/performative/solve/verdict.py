@@ -1,4 +1,4 @@
-"""What play did in a run: it settled, cycled or diverged, or that cannot be told."""
+"""What play did in a run: settled, cycled, diverged, or unknown."""
 
 import dataclasses
 import math
@@ -9,11 +9,11 @@ import numpy as np
 from performative._base.arguments import checked
 from performative.history import History
 
-# Records that are needed, and of what size movements count, against how far play has gone at all.
+# Records needed, and the size of movements that count, relative to the total movement of play.
 _RECORDS, _STILL = 40, 0.02
-# A cycle comes back to within this part of its size, and its size stays within that part.
+# A cycle returns to within this fraction of its size, and its size is constant to within that fraction.
 _RETURN, _STEADY = 0.1, 0.01
-# Play that is so many times as far out as in its first quarter has diverged.
+# Play this many times as far out as in its first quarter has diverged.
 _FAR = 1e3
 
 
@@ -23,7 +23,7 @@ class Verdict:
 
     Attributes:
         kind: "settled", "cycles", "diverged" or "unknown"
-        period: rounds after which play is back where it was, NaN where it does not cycle
+        period: rounds after which play returns, NaN if it does not cycle
         reason: in words
     """
 
@@ -43,8 +43,8 @@ def play_verdict(history: History) -> Verdict:
     diverged    every repeat became non-finite or passed the limit, or the mean went out 1,000 times as far as in the
                 first quarter
 
-    All else is "unknown": a path that still moves may settle, cycle or diverge later. More repeats show it through
-    more noise. What it says is about these rounds: a cycle may decay in ten thousand more.
+    Everything else is "unknown": a path that still moves may settle, cycle or diverge later. More repeats average out
+    more noise. The verdict only covers these rounds: a cycle may decay in ten thousand more.
     """
     stopped = int(np.sum(history.stopped_at >= 0))
     if stopped:
@@ -56,7 +56,7 @@ def play_verdict(history: History) -> Verdict:
     if count < _RECORDS:
         return Verdict("unknown", math.nan, f"{count} records are too few; {_RECORDS} are needed.")
     if history.models is not None and not np.any(path != path[0]):
-        return Verdict("unknown", math.nan, "clients kept their models, so that their way was not recorded.")
+        return Verdict("unknown", math.nan, "clients kept their models, so their path was not recorded.")
     travel = float(np.max(np.linalg.norm(path - path[0], axis=1)))
     first, third, last = (path[slice(*ends)] for ends in _quarters(count))
     size = 1.0 + float(np.max(np.linalg.norm(first, axis=1)))
@@ -72,7 +72,7 @@ def play_verdict(history: History) -> Verdict:
     lag = _returns(half, max(sizes)) if abs(sizes[1] - sizes[0]) <= _STEADY * sizes[0] else None
     if lag is not None:
         period = lag * float(history.rounds[-1]) / (count - 1)
-        said = f"play is back after {period:.3g} rounds; its size went from {sizes[0]:.4g} to {sizes[1]:.4g}."
+        said = f"play returns after {period:.3g} rounds; its size went from {sizes[0]:.4g} to {sizes[1]:.4g}."
         return Verdict("cycles", period, said)
     said = f"the last quarter moves by {after:.3g}, the one before by {before:.3g}, all of play by {travel:.3g}."
     return Verdict("unknown", math.nan, said)
@@ -89,7 +89,7 @@ def _spread(path: np.ndarray) -> float:
 
 
 def _returns(path: np.ndarray, size: float) -> int | None:
-    """The first lag after which the whole path is back where it was, having been away; None where there is none."""
+    """The first lag after which the whole path returns, having been away; None if there is none."""
     away = False
     for lag in range(1, len(path) // 3 + 1):
         apart = np.linalg.norm(path[lag:] - path[:-lag], axis=1)

@@ -1,4 +1,4 @@
-"""What clients' data remember: worlds at the start, moved by a deployment, at rest, and how they pass on a change."""
+"""What clients' data remember: worlds at the start, after a deployment, at rest, and how they propagate a change."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,9 +17,9 @@ from performative.populations.settling import SPELLS, flatten_world, settled
 from performative.problem import Problem
 from performative.types import Scene, Theta
 
-# How far a spell may move a world that is said to be at rest, against its size: half of the digits.
+# Relative change per spell below which a world counts as at rest: half of the digits.
 _REST = 1e-8
-# Columns of a derivative that are worked out side by side.
+# Columns of a derivative that are computed together.
 _COLUMNS = 8
 
 
@@ -29,12 +29,12 @@ def remembers(problem: Problem, theta: Theta) -> bool:
 
 
 def first_worlds(problem: Problem, theta: Theta) -> PyTree:
-    """Clients' worlds [N, ...] when theta is the first model that they meet; None where nothing is remembered."""
+    """Clients' worlds [N, ...] when theta is the first model they meet; None if nothing is remembered."""
     return _first_compiled(problem, theta) if remembers(problem, theta) else None
 
 
 def moved_worlds(problem: Problem, worlds: PyTree, theta: Theta, spells: int | None) -> PyTree:
-    """The worlds after so many spells under theta, None for as many as it takes."""
+    """The worlds after `spells` spells under theta, None for as many as it takes."""
     if worlds is None:
         return None
     if spells is None:
@@ -44,7 +44,7 @@ def moved_worlds(problem: Problem, worlds: PyTree, theta: Theta, spells: int | N
 
 
 def check_rest(problem: Problem, theta: Theta, before: Theta) -> None:
-    """Refuse a problem whose worlds do not come to rest under theta, or where that depends on the model before it."""
+    """Raise if the worlds do not come to rest under theta, or their limit depends on the previous model."""
     if not remembers(problem, theta):
         return
     x = np.asarray(ravel_pytree(theta)[0])
@@ -56,7 +56,7 @@ def check_rest(problem: Problem, theta: Theta, before: Theta) -> None:
         text = (
             f"{owner}: under theta = {where} the memory of client {int(np.argmax(np.isnan(stirs)))} does not come to "
             f"rest (its speed is 0, or it still moves after {SPELLS} spells), so there is no world to find a point for."
-            " Override `settle` where the limit is known; repeated_risk_minimization and pf.run need none."
+            " Override `settle` if the limit is known; repeated_risk_minimization and pf.run need none."
         )
         raise ValueError(coded("world-never-rests", text))
     client = int(np.argmax(stirs))
@@ -71,8 +71,8 @@ def check_rest(problem: Problem, theta: Theta, before: Theta) -> None:
     if apart[client] > _REST:
         text = (
             f"{owner}: where the memory of client {client} ends under theta = {where} depends on the model that it met "
-            f"first: the ends are {apart[client]:.2g} of its size apart. There is no one world to find a point for; "
-            "follow it from the first model by repeated_risk_minimization or pf.run."
+            f"first: the ends are {apart[client]:.2g} of its size apart. There is no single world to find a point for; "
+            "follow it from the first model with repeated_risk_minimization or pf.run."
         )
         raise ValueError(coded("world-keeps-its-start", text))
 
@@ -80,7 +80,7 @@ def check_rest(problem: Problem, theta: Theta, before: Theta) -> None:
 def pass_on(
     problem: Problem, weights: Array, theta: Theta, samples: int
 ) -> tuple[int, Callable[[np.ndarray], np.ndarray]]:
-    """How a small change of the settled worlds and of the deployed model theta is passed on by one deployment.
+    """How one deployment propagates a small change of the settled worlds and of the deployed model theta.
 
     Returns the numbers in all worlds, n, and the linear map of rows [..., n + d] to rows [..., n + d]: changes of
     (worlds, deployed model) to those of (worlds after a spell, grad_1 f(theta; those worlds, deployed model)).
@@ -119,9 +119,9 @@ def _deploy(problem: Problem, worlds: PyTree, theta: Theta, spells: int) -> PyTr
 
 @eqx.filter_jit
 def _restless(problem: Problem, theta: Theta, before: Theta) -> tuple[Array, Array]:
-    """How far a spell moves each settled world, and how far it lies from the one that comes after another model.
+    """How far a spell moves each settled world, and how far it is from the one reached after another model.
 
-    Both against their size. Where spells from the other model did not come to rest, nothing is known: 0.
+    Both relative to their size. If spells from the other model did not come to rest, nothing is known: 0.
     """
 
     def one(mine: PyTree) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""Versioned worlds to compare learners on: each answers to deployed models, counts what is spent, and is solved."""
+"""Versioned environments for comparing learners: each reacts to deployed models, tracks a budget, and is solved."""
 
 from performative.suite.budget import Budget, BudgetSpent
 from performative.suite.checking import Checkup, check_environment

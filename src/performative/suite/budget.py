@@ -1,4 +1,4 @@
-"""What a learner may spend, and what it has spent."""
+"""The budget of a learner and what it has spent."""
 
 import dataclasses
 
@@ -7,12 +7,12 @@ from performative._base.checks import check_number, check_rule
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """Deployments, samples and time: what may be spent, was spent, or is left.
+    """Deployments, samples and time: the total budget, what has been spent, or what is left.
 
     Args:
-        deployments: models shown to the world
-        samples: rows seen, those of all clients together
-        time: spells that the world went through: one a deployment, more where the learner waits
+        deployments: number of deployed models
+        samples: rows observed, summed over all clients
+        time: time steps: one per deployment, more if the learner waits
     """
 
     deployments: int
@@ -32,17 +32,17 @@ class Budget:
         return Budget(self.deployments + other.deployments, self.samples + other.samples, self.time + other.time)
 
     def less(self, other: "Budget") -> "Budget":
-        """What is left once that is spent."""
+        """Return what is left after spending `other`."""
         return Budget(self.deployments - other.deployments, self.samples - other.samples, self.time - other.time)
 
     def lacks(self, other: "Budget") -> list[str]:
-        """Of what there is less than asked for, in words; empty where there is enough."""
+        """Describe each resource that falls short of `other`; empty if there is enough of all."""
         pairs = ((field.name, getattr(self, field.name), getattr(other, field.name)) for field in FIELDS)
-        return [f"{name}: {asked} asked for, {there} left" for name, there, asked in pairs if asked > there]
+        return [f"{name}: {asked} requested, {there} left" for name, there, asked in pairs if asked > there]
 
 
 FIELDS = dataclasses.fields(Budget)
 
 
 class BudgetSpent(ValueError):
-    """A deployment that would cost more than is left; nothing was deployed, and the environment counts the refusal."""
+    """Raised when a deployment would exceed the budget; nothing is deployed, and the environment counts the refusal."""

@@ -1,4 +1,4 @@
-"""Many methods in many environments, in worker processes; what is measured already is left alone."""
+"""Run many methods in many environments, in worker processes; skip what has already been measured."""
 
 import dataclasses
 import functools
@@ -20,17 +20,17 @@ from performative.suite.protocol import BASELINES, Effort, measure
 from performative.suite.registry import ids, make
 from performative.suite.store import Store, everything
 
-# Programs here run for less time than it takes to compile them well: the shortest way through the compiler.
+# Programs here run for less time than an optimizing compilation takes, so compile as fast as possible.
 _SHORT = ("--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1")
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What a campaign came to.
+    """The outcome of a campaign.
 
     Attributes:
-        measured: methods in environments that were; seconds: of processor time that they took
-        left_out: environments whose data are not here, and why; broken: environments in which something failed
+        measured: number of (method, environment) pairs measured; seconds: CPU time that they took
+        left_out: environments whose data are not available, and why; broken: environments in which something failed
     """
 
     measured: int = 0
@@ -40,7 +40,7 @@ class Outcome:
 
 
 def chosen(methods: str, envs: str) -> list[tuple[str, tuple[str, ...]]]:
-    """Environments with the methods to run in them, from names with commas between."""
+    """Return environments with the methods to run in them, from comma-separated names."""
     return [(env, _read(methods, everything(), "method")) for env in _read(envs, ids(), "environment")]
 
 
@@ -59,9 +59,9 @@ def campaign(
     workers: int = 0,
     say: Callable[[str], object] = print,
 ) -> Outcome:
-    """Measure all that is not there yet, in so many worker processes; 0 for this one.
+    """Measure all missing results in `workers` worker processes; 0 uses the current process.
 
-    A fault in one environment does not stop the others.
+    A failure in one environment does not stop the others.
     """
     found = Outcome()
     if workers == 0:
@@ -78,12 +78,12 @@ def campaign(
 
 @functools.cache
 def known_flags() -> str:
-    """Of the flags that shorten compilation, those that this version of XLA knows: it dies of one that it does not."""
+    """Return the flags that shorten compilation and that this version of XLA knows; it aborts on unknown flags."""
     return " ".join(_SHORT if _starts(*_SHORT) else filter(_starts, _SHORT))
 
 
 def _starts(*flags: str) -> bool:
-    """Whether a process of its own can compile with these flags."""
+    """Whether a separate process can compile with these flags."""
     program = "import jax; jax.numpy.zeros(1).block_until_ready()"
     env = os.environ | {"XLA_FLAGS": _with_flags(" ".join(flags)), "JAX_PLATFORMS": "cpu"}
     return subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, check=False).returncode == 0
@@ -94,7 +94,7 @@ def _with_flags(flags: str) -> str:
 
 
 def _compile_quickly(flags: str) -> None:
-    """In a worker, before its first program."""
+    """Set compiler options in a worker, before its first program."""
     os.environ["XLA_FLAGS"] = _with_flags(flags)
     config: Any = jax.config
     config.update("jax_disable_most_optimizations", True)
@@ -105,25 +105,25 @@ def _add(found: Outcome, env: str, result: Callable[[], tuple[int, float, str]],
         measured, seconds, words = result()
     except FileNotFoundError as absent:
         found.left_out[env] = str(absent)
-        say(f"{env}: left out, its data are not here ({absent})")
+        say(f"{env}: skipped, its data are not available ({absent})")
     except Exception as fault:
         found.broken[env] = f"{type(fault).__name__}: {fault}"
         say(f"{env}: failed, {found.broken[env]}")
     else:
         found.measured, found.seconds = found.measured + measured, found.seconds + seconds
         if measured:
-            say(f"{env}: {measured} measured in {seconds:.0f} s of processor time{words}")
+            say(f"{env}: {measured} measured in {seconds:.0f} s of CPU time{words}")
 
 
 def _in_worker(env: str, methods: Sequence[str], effort: Effort, out: str) -> tuple[int, float, str]:
-    """The same; what compiled programs leave in memory is then spared the garbage collector, which slows down by it."""
+    """Run `_one_env`, then freeze the garbage collector: objects left by compiled programs would slow it down."""
     found = _one_env(env, methods, effort, out)
     gc.freeze()
     return found
 
 
 def _one_env(env: str, methods: Sequence[str], effort: Effort, out: str) -> tuple[int, float, str]:
-    """All methods in one environment, in a process that makes it once: how many, seconds, and the best in words."""
+    """Run all methods in one environment, built once; return their number, seconds, and a note on the best one."""
     store = Store(out)
     missing = [method for method in methods if not store.has(env, method, effort)]
     if not missing:
@@ -133,7 +133,7 @@ def _one_env(env: str, methods: Sequence[str], effort: Effort, out: str) -> tupl
     means, used = {}, 0.0
     for method in missing:
         result = measure(world, method, effort)
-        # What it took to make the environment is counted with the first.
+        # The time to build the environment is counted with the first method.
         now = time.process_time() - began
         store.put(dataclasses.replace(result, seconds=now - used))
         used = now

@@ -1,4 +1,4 @@
-"""Whether an environment keeps the contract of the suite."""
+"""Check that an environment satisfies the contract of the suite."""
 
 import dataclasses
 from typing import Any
@@ -7,18 +7,18 @@ import numpy as np
 
 from performative.suite.environment import Environment, Rows
 
-# The largest residual of a point that is said to be stable or optimal, against 1 + its size.
+# The largest residual allowed for a stable or optimal point, relative to 1 + its size.
 _RESIDUAL = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
 class Checkup:
-    """What `check_environment` found.
+    """The result of `check_environment`.
 
     Attributes:
         id: of the environment
-        failures: what it does not keep, in words; empty where all is well
-        figures: what was measured: residuals, risks, scores
+        failures: a description of each violation; empty if there is none
+        figures: the measured numbers: residuals, risks, scores
     """
 
     id: str
@@ -31,15 +31,15 @@ class Checkup:
         return not self.failures
 
     def __str__(self) -> str:
-        return f"{self.id}: keeps the contract" if self.ok else f"{self.id}: " + "; ".join(self.failures)
+        return f"{self.id}: satisfies the contract" if self.ok else f"{self.id}: " + "; ".join(self.failures)
 
 
 def check_environment(env: Environment) -> Checkup:
-    """Whether an environment is what it says.
+    """Check that an environment satisfies the contract of the suite.
 
-    Points solve their equations and the optimal one costs no more than the stable one; never retraining costs more;
-    budgets are positive; the same seed gives the same rows, another seed others; rows are finite where clients
-    answered; card and license say something. The environment is reset.
+    Both points solve their equations, and the optimal one costs no more than the stable one; never retraining costs
+    more; budgets are positive; the same seed yields the same rows, a different seed different ones; rows of clients
+    that responded are finite; card and license are not empty. The environment is reset.
     """
     if not isinstance(env, Environment):
         raise ValueError(f"check_environment: env must be a pf.suite.Environment; got {type(env).__name__}.")
@@ -79,26 +79,26 @@ def _rows(env: Environment) -> list[str]:
     found = []
     spendable = env.budget.deployments, env.budget.samples, env.budget.time
     if min(spendable) < 1 or env.budget.lacks(type(env.budget)(1, env.rows * env.clients, 1)):
-        return [f"the budget {env.budget} does not pay for one deployment of {env.rows} rows a client"]
+        return [f"the budget {env.budget} does not cover one deployment of {env.rows} rows per client"]
     first = [_episode(env, seed) for seed in (3, 3, 4)]
     if not _same(first[0], first[1]):
-        found.append("the same seed gives other rows")
+        found.append("the same seed yields different rows")
     if _same(first[0], first[2]):
-        found.append("another seed gives the same rows")
+        found.append("a different seed yields the same rows")
     for rows in first[0]:
         for name, values in rows.items():
             if len(values) != env.clients:
                 found.append(f"{name} has shape {values.shape}, but there are {env.clients} clients")
             if not np.all(np.isfinite(_sent(values, rows))):
-                found.append(f"{name} holds numbers that are not finite")
+                found.append(f"{name} contains non-finite numbers")
     if env.spent.deployments != 1 or env.spent.samples != 4 * env.clients or env.spent.time != 1:
-        found.append(f"one deployment of 4 rows a client was counted as {env.spent}")
+        found.append(f"one deployment of 4 rows per client was counted as {env.spent}")
     env.reset(0)
     return found
 
 
 def _sent(values: np.ndarray, rows: Rows) -> np.ndarray:
-    """Of those who answered, what they got through."""
+    """The rows actually sent by the clients that responded."""
     if "present" in rows:
         return values[rows["present"]]
     if "rows" in rows and values.ndim > 1:

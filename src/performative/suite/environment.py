@@ -1,4 +1,4 @@
-"""An environment: a white box with exact answers, and a black box that takes models and shows rows."""
+"""An environment: a white box with exact answers, and a black box that takes models and returns rows."""
 
 import dataclasses
 import functools
@@ -28,20 +28,20 @@ Rows = dict[str, np.ndarray]
 class Environment:
     """A world that reacts to deployed models, as `pf.suite.make` returns it.
 
-    White box: `problem` (or `game`), `start`, `stable`, `optimal` and `never` for those who look inside.
-    Black box: `reset(seed)`, then `deploy(theta)` while `left` allows; `score(theta)` judges the last model.
+    White box: `problem` (or `game`), `start`, `stable`, `optimal` and `never` are the ground truth.
+    Black box: `reset(seed)`, then `deploy(theta)` while `left` allows; `score(theta)` evaluates the last model.
 
     Attributes:
-        id, family, version, card: what it is
-        problem: a `pf.Problem`; game: a `pf.Game` where there are several learners, else None
-        budget: what may be spent; spent, left: so far; refusals: deployments that were refused for want of budget
-        rows: of each client that a deployment shows unless another number is asked for
-        sees: "data", "losses" or "means": what a deployment shows
-        constants: what is known of sensitivity, curvature and noise
+        id, family, version, card: name and description
+        problem: a `pf.Problem`; game: a `pf.Game` if there are several learners, else None
+        budget: the total budget; spent, left: so far; refusals: deployments refused because they exceed the budget
+        rows: rows per client that a deployment returns by default
+        sees: "data", "losses" or "means": what a deployment reveals
+        constants: known constants of sensitivity, curvature and noise
         license: of the data; advice: which algorithm to try first
-        answers: chance that a client sends its rows, [N]; None where all always do
-        work: share of its rows that a client gets through in the time of a deployment, [N]; None where all do all
-        clipping: what stands between people and the learner where it sees means only, else None
+        answers: probability that a client sends its rows, [N]; None if all always do
+        work: fraction of its rows that a client processes within one deployment, [N]; None if all process all
+        clipping: clipping and noise between people and a learner that sees only means, else None
     """
 
     def __init__(self, id: str, family: str, version: int, card: str, setting: Setting):
@@ -74,12 +74,12 @@ class Environment:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a model; of a game, of all players' models together."""
+        """Shape of a model; in a game, of all players' models together."""
         return self.start.shape
 
     @property
     def shown(self) -> Problem | Game:
-        """What a learner meets: the problem, or its noisy means where it sees those alone; of a game with its start."""
+        """What a learner faces: the problem, or its noisy means if it sees only those; a game includes its start."""
         if self.game is not None:
             return Game(self.game.problem, self.game.players, self.game.play, self.game.movers, self.start)
         if self.clipping is None:
@@ -89,9 +89,9 @@ class Environment:
 
     @property
     def promise(self) -> tuple[float, float] | None:
-        """(epsilon, delta) that a learner is to keep for each person over all deployments; None where none is asked.
+        """(epsilon, delta) that a learner must guarantee each person over all deployments; None if not required.
 
-        Where it sees noisy means alone, those keep it already.
+        If it sees only noisy means, those already provide the guarantee.
         """
         if self.clipping is not None or "epsilon" not in self.constants:
             return None
@@ -99,27 +99,27 @@ class Environment:
 
     @property
     def stable(self) -> Solution:
-        """theta_PS, with its residual; of a world that changes with time, at the end of the budget."""
+        """theta_PS, with its residual; if the world drifts over time, at the end of the budget."""
         return self._reference.stable
 
     @property
     def optimal(self) -> Solution:
-        """theta_PO, with its residual; of a game the models that cost all players together least."""
+        """theta_PO, with its residual; in a game, the models with the lowest total cost over all players."""
         return self._reference.optimal
 
     @property
     def never(self) -> np.ndarray:
-        """The model of who trains once, on what the start brought about, and never again."""
+        """The model trained once, on the data induced by the start, and never retrained."""
         return self._reference.never
 
     @property
     def left(self) -> Budget:
-        """What may still be spent."""
+        """The remaining budget."""
         return self.budget.less(self.spent)
 
     @checked
     def reset(self, seed: int = 0) -> Rows:
-        """A world as new, and the rows that the start left behind, which cost nothing. Same seed, same numbers."""
+        """Reset the world and return the rows induced by the start, free of charge. Same seed, same numbers."""
         self.seed, self.spent, self.refusals = seed, Budget(0, 0, 0), 0
         with jax.enable_x64(True):
             theta, now = jnp.asarray(self.start), jnp.asarray(0.0)
@@ -129,17 +129,17 @@ class Environment:
 
     @checked
     def deploy(self, theta: Any, rows: int | None = None, spells: int = 1) -> Rows:
-        """Show a model to the world and see what its people leave behind.
+        """Deploy a model and return the data that people generate in response.
 
         Args:
-            theta: of shape `shape`, inside of `problem.domain`
-            rows: of each client, None for `self.rows`
-            spells: how long to wait before looking; each takes one unit of time, the first included
+            theta: of shape `shape`, inside `problem.domain`
+            rows: number of rows per client; None for `self.rows`
+            spells: time steps to wait before observing; each costs one unit of time, including the first
 
-        Returns {"x": [N, n, ...], "y": [N, n]}, or {"z": [N, n, ...]}; {"loss": [N, n]} where losses alone are seen,
-        {"mean": [N, ...]} where means are; beside {"present": [N]} where clients may fail to answer: rows of those who
-        did not are NaN, or 0 in whole numbers. Where clients are slow, beside {"rows": [N]}: how many of its rows each
-        got through; those after are NaN or 0 likewise.
+        Returns {"x": [N, n, ...], "y": [N, n]}, or {"z": [N, n, ...]}; {"loss": [N, n]} if only losses are visible,
+        {"mean": [N, ...]} if only means are. If clients may fail to respond, the result also has {"present": [N]}, and
+        rows of absent clients are NaN, or 0 for integers. If clients are slow, it also has {"rows": [N]}, the number of
+        rows each client processed; the remaining rows are NaN or 0 likewise.
         """
         model = self._read(theta)
         count = self.rows if rows is None else rows
@@ -148,8 +148,8 @@ class Environment:
         if lacking := self.left.lacks(cost):
             self.refusals += 1
             raise BudgetSpent(
-                f"deploy: {self.id} has not enough budget left ({'; '.join(lacking)}). Nothing was deployed. Ask for "
-                "fewer rows or spells, score the last model, or reset(seed)."
+                f"deploy: {self.id} does not have enough budget left ({'; '.join(lacking)}). Nothing was deployed. "
+                "Request fewer rows or spells, score the last model, or call reset(seed)."
             )
         with jax.enable_x64(True):
             for spell in range(spells):
@@ -159,27 +159,27 @@ class Environment:
         return self._look(model, count)
 
     def risk(self, theta: Any) -> float:
-        """f(theta; theta) once the world has come to rest, exact or by a fixed rule; of a game the sum over players."""
+        """f(theta; theta) once the world has settled, exact or by a fixed rule; in a game, the sum over players."""
         return float(self.risks(self._read(theta, "risk")[None])[0])
 
     def risks(self, models: Any) -> np.ndarray:
-        """The same of many models [n, ...] at once, which takes little longer than of one."""
+        """Risks of many models [n, ...] at once, which takes little longer than one."""
         rows = np.asarray(models, np.float64)
         if rows.shape[1:] != self.shape or not len(rows):
             raise ValueError(f"risks: models must have shape (n, *{self.shape}) in {self.id}; got {rows.shape}.")
         return self._reference.risks(rows)
 
     def score(self, theta: Any) -> float:
-        """How much of the gap between never retraining and the oracle theta closes.
+        """The fraction of the gap between never retraining and the oracle that theta closes.
 
             (f(never) - f(theta)) / (f(never) - f(theta_PO)),   f(theta) = f(theta; theta)
 
-        1 is the optimal point, 0 no better than the model that is never retrained; it may be negative.
+        1 is the optimal point, 0 is no better than the model that is never retrained; scores may be negative.
         """
         return self.score_of(self.risk(theta))
 
     def score_of(self, risk: Any) -> Any:
-        """The score of a model of that risk, or of several."""
+        """The score of a model with this risk, or of several models."""
         worst, best = self._never_risk, float(self.optimal.risk)
         return (worst - risk) / (worst - best)
 
@@ -193,7 +193,7 @@ class Environment:
         return self.problem.at(float(self.budget.time)) if self.game is None else self.game
 
     def _read(self, theta: Any, owner: str = "deploy") -> np.ndarray:
-        """A model as float64, refused where it does not fit."""
+        """Convert a model to float64; raise if it is invalid."""
         try:
             model = np.asarray(theta, np.float64)
         except (TypeError, ValueError):
@@ -205,19 +205,19 @@ class Environment:
         if not np.all(np.isfinite(model)):
             bad = int(np.sum(~np.isfinite(model)))
             raise ValueError(
-                f"{owner}: theta must be finite, but {bad} of {model.size} entries are not. Take shorter steps, or go "
-                "back to the last model that was."
+                f"{owner}: theta must be finite, but {bad} of {model.size} entries are not. Use a smaller step size, "
+                "or go back to the last finite model."
             )
         away = float(np.max(np.abs(self.project(model) - model), initial=0.0))
         if away > 1e-9 * (1.0 + float(np.max(np.abs(model), initial=0.0))):
             raise ValueError(
-                f"{owner}: theta must lie inside of {self.problem.domain}; it is {away:.3g} outside. Give "
+                f"{owner}: theta must lie inside {self.problem.domain}; it is {away:.3g} outside. Pass "
                 "env.project(theta)."
             )
         return model
 
     def project(self, theta: Any) -> np.ndarray:
-        """The nearest model that may be deployed."""
+        """Return the nearest model in the domain."""
         domain, model = self.problem.domain, np.asarray(theta, np.float64)
         if domain is None:
             return model
@@ -258,13 +258,13 @@ def _noisy_means(z: np.ndarray, clipping: Clipping, rng: np.random.Generator) ->
 
 
 def _answered(seen: Rows, chance: np.ndarray, rng: np.random.Generator) -> Rows:
-    """Who answers, and the rows of those who do."""
+    """Draw which clients respond, and keep their rows."""
     present = rng.uniform(size=len(chance)) < chance
     return {**{name: _kept(values, present) for name, values in seen.items()}, "present": present}
 
 
 def _worked(seen: Rows, count: np.ndarray) -> Rows:
-    """The first rows of each client, as many as it got through."""
+    """Keep the rows that each client had time to process."""
     kept = {}
     for name, values in seen.items():
         kept[name] = _kept(values, np.arange(values.shape[1]) < count[:, None])
@@ -272,6 +272,6 @@ def _worked(seen: Rows, count: np.ndarray) -> Rows:
 
 
 def _kept(values: np.ndarray, here: np.ndarray) -> np.ndarray:
-    """NaN, or 0 in whole numbers, elsewhere; `here` has the first axes of `values`."""
+    """Replace values outside `here` by NaN, or by 0 for integers; `here` has the leading axes of `values`."""
     wide = here.reshape(*here.shape, *(1,) * (values.ndim - here.ndim))
     return np.where(wide, values, np.nan if values.dtype.kind == "f" else 0).astype(values.dtype)

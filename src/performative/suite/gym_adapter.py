@@ -1,4 +1,4 @@
-"""Environments for Gymnasium: an action is a model, an observation is what its people left behind."""
+"""Environments for Gymnasium: an action is a model, an observation is the data it induces."""
 
 import math
 from typing import Any
@@ -14,18 +14,19 @@ from performative.types import Unchecked
 
 @checked
 def gymnasium_env(env: Unchecked[Environment], bound: Positive = 100.0) -> Any:
-    """The environment as a `gymnasium.Env`.
+    """Wrap an environment as a `gymnasium.Env`.
 
-        action       the next model, of `env.shape`, projected on the problem's domain
-        observation  what `env.deploy` shows, as a dictionary of arrays; rows of absent clients are 0
-        reward       f(model before) - f(model now) as a share of the gap between never retraining and the oracle
-        truncated    when the budget does not pay for another deployment
+        action       the next model, of `env.shape`, projected onto the problem's domain
+        observation  what `env.deploy` returns, as a dictionary of arrays; rows of absent clients are 0
+        reward       f(previous model) - f(current model), as a fraction of the gap between never retraining and the
+                     oracle
+        truncated    when the budget does not cover another deployment
 
-    The rewards of an episode add up to the score of its last model less that of the start. They look into the white
-    box: a learner that is to be compared with others must not use them.
+    The rewards of an episode add up to the score of its last model minus that of the start. They use the ground truth:
+    a learner that is compared with others must not use them.
 
     Args:
-        bound: largest entry of a model that may be deployed, where the problem has no box of its own
+        bound: largest absolute entry of a deployed model, if the problem has no box domain
 
     Needs the package gymnasium: pip install "performative[suite]".
     """
@@ -36,11 +37,11 @@ def gymnasium_env(env: Unchecked[Environment], bound: Positive = 100.0) -> Any:
     except ImportError:
         raise ImportError(
             'gymnasium_env: the package gymnasium is not installed; pip install "performative[suite]", or use '
-            "env.reset and env.deploy, which need nothing."
+            "env.reset and env.deploy, which do not need it."
         ) from None
     low, high = _ends(env, bound)
 
-    class Deployments(gymnasium.Env):  # type: ignore[misc]  # without its package a checker takes it for anything
+    class Deployments(gymnasium.Env):  # type: ignore[misc]  # Any to the type checker if gymnasium is missing
         """Models in, rows out, until the budget is spent."""
 
         metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012  as Gymnasium has it
@@ -86,7 +87,7 @@ def _space(spaces: Any, values: np.ndarray) -> Any:
 
 
 def _shown(rows: Rows) -> Rows:
-    """Every number as float64, who is present as 0 and 1."""
+    """Convert every number to float64, and `present` to 0 and 1."""
     return {
         name: values.astype(np.int8) if name == "present" else np.nan_to_num(values.astype(np.float64))
         for name, values in rows.items()

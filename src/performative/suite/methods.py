@@ -1,4 +1,4 @@
-"""The methods that the leaderboard compares: how each is made for an environment, and what is tuned."""
+"""The methods that the leaderboard compares: how each is built for an environment, and what is tuned."""
 
 import dataclasses
 import functools
@@ -16,21 +16,21 @@ from performative.privacy.spending import calibrate
 from performative.schedules import harmonic
 from performative.suite.environment import Environment
 
-# Lengths of step that every method is tuned over.
+# Step sizes that every method is tuned over.
 RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 _LOCAL_STEPS = 5
 
 
 @dataclasses.dataclass(frozen=True)
 class Means:
-    """What a method has to spend: rounds, each of one deployment, and the rows of a client in each.
+    """The budget of a method: rounds of one deployment each, and rows per client in each.
 
     Attributes:
-        size: parameters of the model, of a game those of one player; far: the size of one of them, about
-        parts: slots that the environment settles
-        work: share of its rows that each client gets through, [N]; None where all get through all
-        promise: (epsilon, delta) that is to be kept for each person over all rounds; None where none is
-        people: in the table of a client, where there is a promise
+        size: number of model parameters, in a game those of one player; far: the typical size of a parameter
+        parts: slots that the environment fixes
+        work: fraction of its rows that each client processes, [N]; None if all process all
+        promise: (epsilon, delta) to guarantee each person over all rounds; None if not required
+        people: number of people in a client's table, if there is a promise
     """
 
     rounds: int
@@ -43,9 +43,9 @@ class Means:
     people: int | None = None
 
     def slots(self, local_steps: int = 1) -> dict[str, Any]:
-        """Of a recipe that spreads a deployment's rows over so many local steps.
+        """Return the slots of a recipe that spreads a deployment's rows over `local_steps` local steps.
 
-        A slow client does fewer of them; with one step for all, all take as many rows as the slowest has.
+        A slow client takes fewer of them; with a single step, all clients use as many rows as the slowest has.
         """
         steps = min(local_steps, self.rows)
         if self.work is None:
@@ -58,13 +58,13 @@ class Means:
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """A way to learn, as a function of what there is to spend and of what is tuned.
+    """A learning method, as a function of its budget and its tuned parameters.
 
     Attributes:
-        make: (means, **tuned) -> Algorithm; grid: values of each tuned number
-        sees: what of a deployment it needs, "data" or "losses"; words: in a line
-        aim: "retrains" (goes to the stable point), "foresees" (learns how people react, and goes to the optimal one),
-            or "hedges" (weighs or clips what people say, and goes to neither)
+        make: (means, **tuned) -> Algorithm; grid: values of each tuned parameter
+        sees: what it needs from a deployment, "data" or "losses"; words: a one-line description
+        aim: "retrains" (targets the stable point), "foresees" (learns how people react and targets the optimal point),
+            or "hedges" (reweights or clips the data, and targets neither)
     """
 
     name: str
@@ -80,7 +80,7 @@ def means_of(env: Environment) -> Means:
     budget, rows = env.budget, env.rows
     rounds = min(budget.deployments, budget.time, budget.samples // (rows * env.clients))
     if env.clipping is not None:
-        rows = 1  # a release a deployment
+        rows = 1  # one release per deployment
     parts = {} if env.answers is None else {"participation": Available(env.answers)}
     start = np.asarray(env.start, np.float64)
     size = start.size if env.game is None else start[0].size
@@ -125,17 +125,17 @@ def _plug_in(means: Means, rate: float, radius: float) -> Algorithm:
 
 def _window(recipe: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
     def make(means: Means, rate: float, window: float) -> Algorithm:
-        # A linear reaction of d parameters needs more than 2 d models to be told from noise.
+        # Distinguishing a linear reaction of d parameters from noise takes more than 2 d models.
         length = max(int(window), 2 * means.size + 1)
         if length >= means.rounds:
-            raise ValueError(f"it needs {length} deployments to learn how people react, of {means.rounds} in all")
+            raise ValueError(f"it needs {length} deployments to learn how people react, out of {means.rounds} in all")
         return recipe(rate, length, **means.slots())
 
     return make
 
 
 def _private(means: Means, rate: float, clip: float) -> Algorithm:
-    """Clipped gradients, with as much noise as a promise asks for."""
+    """Clipped gradients, with as much noise as the privacy promise requires."""
     slots = means.slots()
     if means.promise is None or means.people is None:
         return recipes.pcsgd(rate, clip, 0.0, **slots)
@@ -154,42 +154,40 @@ _CLIPS: dict[str, tuple[float, ...]] = {"clip": (1.0, 3.0, 10.0)}
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("rgd", "a gradient step a deployment", _plain(recipes.p_fedavg), _RATE),
-        Method("p_fedavg", "five local steps a deployment", _plain(recipes.p_fedavg, _LOCAL_STEPS), _RATE),
-        Method("falling", "gradient steps that fall as 1/t", _falling, _RATE),
+        Method("rgd", "one gradient step per deployment", _plain(recipes.p_fedavg), _RATE),
+        Method("p_fedavg", "five local steps per deployment", _plain(recipes.p_fedavg, _LOCAL_STEPS), _RATE),
+        Method("falling", "gradient steps that decay as 1/t", _falling, _RATE),
         Method("fedavgm", "momentum at the server", _plain(recipes.fedavgm, _LOCAL_STEPS), _RATE),
         Method("fedadam", "Adam at the server", _plain(recipes.fedadam, _LOCAL_STEPS), _RATE),
         Method("fedyogi", "Yogi at the server", _plain(recipes.fedyogi, _LOCAL_STEPS), _RATE),
-        Method("fedprox", "local steps pulled back", _plain(recipes.fedprox, _LOCAL_STEPS, mu=0.1), _RATE),
-        Method("fednova", "unequal work made equal", _plain(recipes.fednova, _LOCAL_STEPS), _RATE),
-        Method("fedvarp", "absent clients remembered", _plain(recipes.fedvarp, _LOCAL_STEPS), _RATE),
+        Method("fedprox", "proximal local steps", _plain(recipes.fedprox, _LOCAL_STEPS, mu=0.1), _RATE),
+        Method("fednova", "normalizes unequal local work", _plain(recipes.fednova, _LOCAL_STEPS), _RATE),
+        Method("fedvarp", "remembers absent clients", _plain(recipes.fedvarp, _LOCAL_STEPS), _RATE),
         Method("scaffold", "control variates", _plain(recipes.scaffold, _LOCAL_STEPS), _RATE),
-        Method("fedexp", "longer steps where clients disagree", _plain(recipes.fedexp, _LOCAL_STEPS), _RATE),
-        Method("qffl", "clients weighed by their losses", _plain(recipes.qffl, q=1.0), _RATE, aim="hedges"),
+        Method("fedexp", "longer steps if clients disagree", _plain(recipes.fedexp, _LOCAL_STEPS), _RATE),
+        Method("qffl", "clients weighted by their losses", _plain(recipes.qffl, q=1.0), _RATE, aim="hedges"),
         Method("afl", "the worst mixture of clients", _plain(recipes.afl), _RATE, aim="hedges"),
-        Method("robust", "against laws nearby", _plain(recipes.robust, radius=0.02), _RATE, aim="hedges"),
+        Method("robust", "robust to nearby distributions", _plain(recipes.robust, radius=0.02), _RATE, aim="hedges"),
         Method(
             "pcsgd",
-            "clipped gradients, noise where it is asked",
+            "clipped gradients, with noise if required",
             _private,
             _RATE | {"clip": (1.0, 3.0, 10.0)},
             aim="hedges",
         ),
         Method("lazy", "deployed at growing intervals", _lazy, _RATE),
-        Method("snapshots", "on the last data sets together", _snapshots, _RATE | {"k": (2, 4)}),
-        Method("no_regret", "steps that fall as 1/sqrt(t)", _plain(recipes.no_regret), _RATE),
+        Method("snapshots", "trains on the last data sets pooled", _snapshots, _RATE | {"k": (2, 4)}),
+        Method("no_regret", "steps that decay as 1/sqrt(t)", _plain(recipes.no_regret), _RATE),
         Method("two_point", "losses of two models", _zeroth(recipes.two_point), _RATE | _RADII, "losses", "foresees"),
         Method("one_point", "losses of one model", _zeroth(recipes.one_point), _RATE | _RADII, "losses", "foresees"),
-        Method("plug_in", "a linear reaction, fitted and then minimized", _plug_in, _RATE | _RADII, aim="foresees"),
+        Method("plug_in", "fits a linear reaction, then minimizes", _plug_in, _RATE | _RADII, aim="foresees"),
         Method(
             "pofl",
-            "each client's reaction, learnt on the way",
+            "learns each client's reaction on the way",
             _window(recipes.pofl),
             _RATE | {"window": (5,)},
             aim="foresees",
         ),
-        Method(
-            "profl", "the same, leaving out outliers", _window(recipes.profl), _RATE | {"window": (5,)}, aim="foresees"
-        ),
+        Method("profl", "pofl, leaving out outliers", _window(recipes.profl), _RATE | {"window": (5,)}, aim="foresees"),
     )
 }

@@ -1,4 +1,4 @@
-"""The page of a leaderboard: what wins where in words, ranks, curves against deployments, and every number."""
+"""The leaderboard page: what wins where in words, ranks, curves against deployments, and every number."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -15,22 +15,22 @@ from performative.suite.registry import card as card_of
 from performative.suite.registry import family_of, ids
 from performative.suite.verdicts import Verdict, verdicts
 
-# Curves that start in sight; more are a tangle.
+# Curves shown initially; more would clutter the plot.
 _CURVES = 8
 _WHOLE = "white-space:nowrap"
 Cells = Mapping[tuple[str, str], Result]
 
 
 def leaderboard_page(published: Published, title: str | None = None) -> bytes:
-    """One HTML file that needs nothing else."""
+    """Render one self-contained HTML file."""
     results = published.results
     board, found, plots = rank(results), verdicts(results), Plots()
     cells = {(one.env, one.method): one for one in results}
     methods = [one.method for one in board.standings]
     lead = (
-        f"{len(methods)} methods in {len(board.envs)} environments, {published.seeds} seeds each. A score is the share "
-        "of the gap between the model that is never retrained (0) and the oracle (1) that is closed when the budget is "
-        "spent."
+        f"{len(methods)} methods in {len(board.envs)} environments, {published.seeds} seeds each. A score is the "
+        "fraction of the gap between the model that is never retrained (0) and the oracle (1) that a method closes "
+        "within the budget."
     )
     body = "\n".join(
         part
@@ -39,19 +39,19 @@ def leaderboard_page(published: Published, title: str | None = None) -> bytes:
             card("Ranks and scores", plots.add(_ranks(board), "Methods by mean rank and by score", pick="Show")),
             card("Scores against deployments", plots.add(
                 _against(board, cells, methods), "Mean scores after part of the deployments", pick="In",
-                caption="Settings were tuned for the end of the budget. Lines: the methods that end highest.",
+                caption="Settings were tuned for the end of the budget. Lines: the best final scores.",
             )),
             card("Pareto fronts", plots.add(
                 [_front(env, [cells[env, m] for m in methods]) for env in board.envs],
-                "Methods of which none closes more with as few deployments", pick="In",
+                "Methods that no other beats with as few deployments", pick="In",
             )),
             card("The leaderboard", _standings(board)),
             card("Every environment", _grid(board, cells, methods)),
-            card("How it was made", facts(_made(published, board))),
+            card("How the results were obtained", facts(_made(published, board))),
         )
         if part
     )  # fmt: skip
-    return page(title or "The leaderboard of the suite", lead, body, plots, f"performative {published.version}.")
+    return page(title or "Leaderboard of the suite", lead, body, plots, f"performative {published.version}.")
 
 
 def _code(words: str) -> str:
@@ -65,8 +65,8 @@ def _winners(found: Sequence[Verdict], board: Board) -> str:
     tied = [one.method for one in board.standings[1:] if one.rank - top.rank < board.difference]
     first = f"Best mean rank: {top.method} ({top.rank:.1f})"
     rest = (
-        f"Mean ranks closer than {board.difference:.1f} are not told apart at 5 %: that is so of {len(tied)} of the "
-        f"{len(board.standings) - 1} others."
+        f"Differences in mean rank below {board.difference:.1f} are not significant at 5 %: this applies to "
+        f"{len(tied)} of the {len(board.standings) - 1} other methods."
     )
     rows = "\n".join(
         f"<tr><td>{escape('all environments' if one.family == 'all' else one.family)}</td>"
@@ -89,7 +89,7 @@ def _ranks(board: Board) -> list[View]:
         Series("behind", [x.mean for x in behind], at=at, low=[x.low for x in behind], high=[x.high for x in behind]),
     ]
     labels = (
-        "mean rank; bars that do not overlap are told apart",
+        "mean rank; bars that do not overlap differ significantly",
         "mean score, 95 % over environments",
         f"score behind {names[0]}, paired by seed, 95 % over seeds",
     )
@@ -139,7 +139,7 @@ def _standings(board: Board) -> str:
     rows = []
     for one in board.standings:
         method = METHODS.get(one.method)
-        told = f"{method.words}; {method.aim}" if method else "from elsewhere"
+        told = f"{method.words}; {method.aim}" if method else "submitted"
         cells = [f"<td><code>{escape(one.method)}</code><small>{escape(told)}</small></td>"]
         cells.append(f'<td data-value="{one.rank!r}">{one.rank:.1f}</td>')
         for part in (one.score, one.behind):
@@ -152,7 +152,7 @@ def _standings(board: Board) -> str:
     head = ("method", "mean rank", "score", "behind the first", "best in", "on the front in", "harms in", "diverged")
     return sortable(
         (*head, "does not apply in"), rows,
-        "Below scores: 95 % intervals over environments; below differences to the first: over seeds, paired.",
+        "Below scores: 95 % intervals over environments; below differences from the first: paired, over seeds.",
     )  # fmt: skip
 
 
@@ -167,7 +167,7 @@ def _grid(board: Board, cells: Cells, methods: Sequence[str]) -> str:
         line += [_cell(cells[env, method], best) for method in methods]
         rows.append(f"<tr>{''.join(line)}</tr>")
     said = (
-        "Mean scores over seeds, no less than -1 in any run; ✗ and a number: runs that diverged. Point at a cell for "
+        "Mean scores over seeds, floored at -1 in each run; ✗ and a number: runs that diverged. Hover over a cell for "
         "the tuned setting, or for why a method does not apply."
     )
     return sortable(("environment", "stable point", *methods), rows, said)
@@ -194,7 +194,7 @@ def _made(published: Published, board: Board) -> list[tuple[str, object]]:
         ("entries", cells),
         ("seeds", published.seeds),
         ("tuning", "three rates, on other seeds" if published.quick else "the whole grid, on other seeds"),
-        ("processor time", f"{published.minutes:.0f} minutes"),
-        ("same ranks by chance", f"p = {board.chance:.2g}"),
+        ("CPU time", f"{published.minutes:.0f} minutes"),
+        ("Friedman test of equal ranks", f"p = {board.chance:.2g}"),
         ("no method applies in", ", ".join(board.unused)),
     ]

@@ -1,4 +1,4 @@
-"""Differences between methods, seed by seed: runs of one seed share their random numbers."""
+"""Paired differences between methods: runs with the same seed use common random numbers."""
 
 import dataclasses
 import math
@@ -11,13 +11,13 @@ from performative.suite.protocol import FLOOR, Result
 
 
 def two_digits(value: float) -> str:
-    """As people read it: without a sign where it rounds to zero."""
+    """Format with two digits, without a sign if the value rounds to zero."""
     return f"{round(value, 2) + 0.0:.2f}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """A mean over seeds and its interval at 95 %, by Student's t."""
+    """A mean over seeds and its 95 % Student-t confidence interval."""
 
     mean: float
     low: float
@@ -32,7 +32,7 @@ class Interval:
 
 
 def interval(values: Sequence[float] | np.ndarray) -> Interval:
-    """mean -+ t_{0.975, n-1} s / sqrt(n); without ends where there is one value only."""
+    """mean -+ t_{0.975, n-1} s / sqrt(n); infinite if there is only one value."""
     mean, n = float(np.mean(values)), len(values)
     if n < 2:
         return Interval(mean, -math.inf, math.inf)
@@ -41,7 +41,7 @@ def interval(values: Sequence[float] | np.ndarray) -> Interval:
 
 
 def seed_scores(result: Result, seeds: int) -> np.ndarray:
-    """Scores by seed, each no less than the floor; 0 where the method does not apply: the model stays as it is."""
+    """Scores by seed, each no less than the floor; 0 if the method does not apply: the model stays unchanged."""
     if result.why is not None:
         return np.zeros(seeds)
     return np.clip(np.asarray(result.scores[:seeds], np.float64), FLOOR, None)
@@ -52,12 +52,12 @@ def paired(one: Sequence[Result], other: Sequence[Result]) -> Interval:
 
         d_s = mean over environments of (score_one - score_other) of seed s
 
-    The interval is over seeds: it says whether the order would stay with other random numbers in these environments,
-    and nothing of other environments.
+    The interval is over seeds: it says whether the order would be the same with other random numbers in these
+    environments, and nothing about other environments.
     """
     envs = [result.env for result in one]
     if envs != [result.env for result in other] or not envs:
-        raise ValueError("paired: give results of two methods in the same environments, in the same order.")
+        raise ValueError("paired: pass results of two methods in the same environments, in the same order.")
     counts = [len(result.scores) for result in (*one, *other) if result.why is None]
     seeds = min(counts, default=2)
     apart = [seed_scores(a, seeds) - seed_scores(b, seeds) for a, b in zip(one, other, strict=True)]

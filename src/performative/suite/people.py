@@ -1,4 +1,4 @@
-"""How the people of an environment react, and the rows that they leave: one program each, in float64."""
+"""How people in an environment react, and the rows they generate: one compiled program each, in float64."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,13 +31,13 @@ def _each(
 
 @eqx.filter_jit
 def first_worlds(problem: Problem, theta: Theta, time: Array, players: Players | None) -> PyTree:
-    """Clients' worlds when theta is the first model that they meet."""
+    """Clients' worlds when theta is the first deployed model."""
     return _each(lambda mine, scene: mine.init(scene), problem, theta, time, players)
 
 
 @eqx.filter_jit
 def next_worlds(problem: Problem, worlds: PyTree, theta: Theta, time: Array, players: Players | None) -> PyTree:
-    """The worlds after one more spell under theta."""
+    """The worlds after one more time step under theta."""
     return _each(lambda mine, scene, world: mine.deploy(world, scene), problem, theta, time, players, worlds)
 
 
@@ -45,7 +45,7 @@ def next_worlds(problem: Problem, worlds: PyTree, theta: Theta, time: Array, pla
 def draw_rows(
     problem: Problem, worlds: PyTree, theta: Theta, time: Array, players: Players | None, key: PRNGKeyArray, rows: int
 ) -> tuple[PyTree, Float[Array, "N n"]]:
-    """Rows [N, n, ...] of each client under theta, and what theta loses on each."""
+    """Rows [N, n, ...] of each client under theta, and the loss of theta on each."""
 
     def one(mine: PyTree, scene: Scene, world: PyTree, own: PRNGKeyArray) -> tuple[PyTree, Array]:
         noise = mine.draw(own, (rows,), scene.theta)

@@ -1,4 +1,4 @@
-"""One method in one environment: tuned on seeds of its own, then run on those that are reported."""
+"""Measure one method in one environment: tune it on separate seeds, then run it on the reported ones."""
 
 import dataclasses
 import itertools
@@ -20,30 +20,30 @@ from performative.suite.methods import METHODS, Means, Method, means_of
 
 PROTOCOL = 1
 BASELINES = ("never", "stable", "oracle")
-# Repeats of these seeds are never used for both.
+# Separate seeds for tuning and for reporting.
 _TUNING, _REPORTED = 1, 0
 # A round takes one unit of time.
 _ROUND = Clock(0.0, 1.0)
-# Looks at a run on its way: how far it is after so many deployments.
+# Number of intermediate evaluations of a run, by deployments.
 _LOOKS = 8
-# Times the size of start and points: a model beyond that is on its way to infinity.
+# A model farther out than this multiple of the size of the start and the points is considered diverged.
 _FAR = 1e3
-# A run that diverged counts as this much, and no score counts as less.
+# The score of a diverged run; lower scores are raised to it.
 FLOOR = -1.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Effort:
-    """How many seeds are reported; each setting is tuned on as many others, so that one program serves both.
+    """How many seeds are reported; each setting is tuned on equally many others, so one program serves both.
 
-    `quick` tunes the rate alone, over every second value; of the others it takes the one in the middle.
+    `quick` tunes only the rate, over every second value, and fixes the other parameters at their middle values.
     """
 
     seeds: int = 10
     quick: bool = False
 
     def grid(self, method: Method) -> dict[str, tuple[float, ...]]:
-        """What is tuned over."""
+        """The tuning grid."""
         if not self.quick:
             return dict(method.grid)
         return {
@@ -54,16 +54,17 @@ class Effort:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What came of it, seed by seed.
+    """Results of a method in an environment, by seed.
 
     Attributes:
-        scores: share of the gap between never retraining and the oracle that is closed; -inf where a run diverged
-        risks: f(theta; theta) of the last model; infinite where it diverged
-        failures: of the seeds, how many diverged; why: where the method does not apply
-        deployments, samples: spent at most; seconds: of processor time; quick: whether it was tuned by `Effort.quick`
-        path: (deployments, mean score over seeds, each no less than -1) on the way
-        facts: of the environment, beside its stable point: `contraction` of retraining, `gap` (of never retraining to
-            the oracle, as a share of the oracle's risk), `deployments` of its budget, `clients`, `parameters`
+        scores: fraction of the gap between never retraining and the oracle that is closed; -inf if a run diverged
+        risks: f(theta; theta) of the last model; infinite if it diverged
+        failures: number of seeds that diverged; why: the reason, if the method does not apply
+        deployments, samples: most that were spent; seconds: CPU time; quick: whether `Effort.quick` was used
+        path: (deployments, mean score over seeds, each no less than -1) during the run
+        facts: of the environment, stored with its stable point: `contraction` of retraining, `gap` (between never
+            retraining and the oracle, relative to the oracle's risk), `deployments` of its budget, `clients`,
+            `parameters`
     """
 
     env: str
@@ -83,7 +84,7 @@ class Result:
 
 
 def measure(env: Environment, method: str, effort: Effort) -> Result:
-    """Run a method in an environment, by the protocol of the leaderboard."""
+    """Run a method in an environment under the leaderboard protocol."""
     began = time.process_time()
     if method in BASELINES:
         theta = _point(env, method)
@@ -92,11 +93,11 @@ def measure(env: Environment, method: str, effort: Effort) -> Result:
         return Result(env.id, method, scores, risks, facts=facts, quick=effort.quick)
     chosen = METHODS[method]
     if env.sees == "losses" and chosen.sees != "losses":
-        why = f"it needs {chosen.sees}, and {env.id} shows {env.sees}"
+        why = f"it needs {chosen.sees}, but {env.id} reveals {env.sees}"
         return Result(env.id, method, (), (), why=why, quick=effort.quick)
     means = means_of(env)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PerformativeWarning)  # a run that diverges is counted
+        warnings.simplefilter("ignore", PerformativeWarning)  # diverged runs are counted below
         try:
             tuned = _tune(env, chosen, means, effort)
             algorithm = chosen.make(means, **tuned)
@@ -131,7 +132,7 @@ def _facts(env: Environment) -> dict[str, float]:
 
 
 def deployments_of(deploy: Deployment, rounds: int) -> np.ndarray:
-    """How many models were shown to the world by the end of round 0 (none), 1, ..., of those that a round shows."""
+    """Number of models deployed by the end of round 0 (none), 1, ...."""
     each = np.arange(rounds + 1)
     if deploy.explore is not None:
         return each if deploy.explore.rounds is None else np.minimum(each, deploy.explore.rounds)
@@ -141,7 +142,7 @@ def deployments_of(deploy: Deployment, rounds: int) -> np.ndarray:
 
 
 def _path(env: Environment, models: np.ndarray, deployed: np.ndarray) -> tuple[tuple[int, float], ...]:
-    """The mean score after a few numbers of deployments, the last model of each."""
+    """The mean score of the last model after selected numbers of deployments."""
     looks = np.unique(np.geomspace(1, deployed[-1], _LOOKS).astype(int))
     rounds = np.searchsorted(deployed, looks, side="right") - 1
     seen = models[:, rounds]
@@ -151,19 +152,19 @@ def _path(env: Environment, models: np.ndarray, deployed: np.ndarray) -> tuple[t
 
 
 def _check_promise(env: Environment, algorithm: Algorithm, means: Means) -> None:
-    """Refuse an algorithm that does not keep the (epsilon, delta) of the environment, or cannot be shown to."""
+    """Raise unless the algorithm provably satisfies the (epsilon, delta) of the environment."""
     if means.promise is None:
         return
     epsilon, delta = means.promise
     promised = guarantee(env.problem, algorithm)
     spent = promised.spent(means.rounds, delta).epsilon
     if not spent <= epsilon:
-        told = f"it spends {spent:.3g}" if promised.promised else "it promises nothing"
-        raise ValueError(f"{env.id} asks for epsilon = {epsilon:g} for each person, and {told}")
+        told = f"this method spends {spent:.3g}" if promised.promised else "this method has no guarantee"
+        raise ValueError(f"{env.id} requires epsilon = {epsilon:g} for each person, but {told}")
 
 
 def _tune(env: Environment, method: Method, means: Means, effort: Effort) -> dict[str, float]:
-    """The setting of the least mean risk over the tuning seeds; one that diverges on any of them is no candidate."""
+    """The setting with the lowest mean risk over the tuning seeds; settings that diverge on any seed are excluded."""
     grid, best = effort.grid(method), np.inf
     found = {name: values[0] for name, values in grid.items()}
     for values in itertools.product(*grid.values()):
@@ -178,9 +179,10 @@ def _tune(env: Environment, method: Method, means: Means, effort: Effort) -> dic
 
 
 def _models(env: Environment, algorithm: Algorithm, means: Means, seed: int, repeats: int) -> np.ndarray:
-    """The model after each round of each repeat, [repeats, rounds + 1, ...]; not finite where it diverged.
+    """The model after each round of each repeat, [repeats, rounds + 1, ...]; non-finite after divergence.
 
-    Every round is recorded, so that the program holds one round, and not one that records beside one that does not.
+    Every round is recorded, so the program compiles a single kind of round rather than one with and one without
+    recording.
     """
     history = run(
         env.shown, algorithm, means.rounds, None if env.game else env.start, seed, repeats,
@@ -188,21 +190,21 @@ def _models(env: Environment, algorithm: Algorithm, means: Means, seed: int, rep
         dtype="float64",
     )  # fmt: skip
     models = np.asarray(history.theta, np.float64)
-    # A run that no repeat survives is not continued.
+    # A run stops early once all repeats have diverged.
     short = means.rounds + 1 - models.shape[1]
     return np.pad(models, [(0, 0), (0, short), *[(0, 0)] * (models.ndim - 2)], constant_values=np.nan)
 
 
 def _score(env: Environment, risk: float) -> float:
-    """The share of the gap that is closed; -inf where the run diverged."""
+    """The fraction of the gap that is closed; -inf if the run diverged."""
     return env.score_of(risk) if np.isfinite(risk) else -np.inf
 
 
 def _risks(env: Environment, models: np.ndarray) -> np.ndarray:
-    """Of models [n, ...]; infinite where a run diverged: not finite, or a thousand times as far as the points are."""
+    """Risks of models [n, ...]; infinite if diverged: non-finite, or a thousand times as far out as the points."""
     points = (env.start, np.asarray(env.stable.theta), np.asarray(env.optimal.theta))
     far = 1.0 + max(float(np.linalg.norm(point)) for point in points)
-    # What is not finite compares as False.
+    # NaN compares as False.
     near = np.linalg.norm(models.reshape(len(models), -1), axis=1) <= _FAR * far
     inside = np.stack([env.project(theta if ok else env.start) for theta, ok in zip(models, near, strict=True)])
     risks = env.risks(inside)

@@ -1,4 +1,4 @@
-"""Results in one file, as they are shipped with the package: `leaderboard.json`, made by `performative suite pack`."""
+"""Results in one file, as shipped with the package: `leaderboard.json`, written by `performative suite pack`."""
 
 import dataclasses
 import json
@@ -12,17 +12,17 @@ from performative._base.files import write_whole
 from performative._version import __version__
 from performative.suite.protocol import PROTOCOL, Result
 
-# Digits that are kept: more than noise leaves.
+# Significant digits kept: more than the noise warrants.
 _DIGITS = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """Results, and how they were made.
+    """Results, and how they were obtained.
 
     Attributes:
-        seeds: reported runs of each method in each environment; quick: whether rates alone were tuned, and few of them
-        minutes: of processor time that all took together; version: of this package
+        seeds: reported runs of each method in each environment; quick: whether only the rate was tuned, on a short grid
+        minutes: total CPU time; version: of this package
     """
 
     results: tuple[Result, ...]
@@ -33,7 +33,7 @@ class Published:
 
 
 def collect(results: Sequence[Result]) -> Published:
-    """Results of a folder, with what they tell of how they were made."""
+    """Collect results with a summary of how they were obtained."""
     if not results:
         raise ValueError("there are no results; run some with `performative suite run`.")
     seeds = min((len(one.scores) for one in results if one.why is None), default=0)
@@ -42,7 +42,7 @@ def collect(results: Sequence[Result]) -> Published:
 
 
 def pack(found: Published, path: str | Path) -> None:
-    """Write results as one file, a line a method and environment."""
+    """Write results to one file, one line per method and environment."""
     head = {"protocol": PROTOCOL, "version": found.version, "seeds": found.seeds, "quick": found.quick}
     start = json.dumps(head | {"minutes": found.minutes})[:-1]
     lines = ",\n".join(json.dumps(_short(one), separators=(",", ":")) for one in found.results)
@@ -50,22 +50,22 @@ def pack(found: Published, path: str | Path) -> None:
 
 
 def unpack(text: str) -> Published:
-    """What `pack` wrote."""
+    """Read what `pack` wrote."""
     try:
         told = json.loads(text)
         results = tuple(_long(one) for one in told["results"])
         return Published(results, told["seeds"], told["quick"], told["minutes"], told["version"])
     except (ValueError, KeyError, TypeError) as fault:
-        raise ValueError(f"unpack: not a file of results ({fault}).") from fault
+        raise ValueError(f"unpack: not a results file ({fault}).") from fault
 
 
 def shipped() -> Published:
-    """The results that came with this version of the package."""
+    """Return the results shipped with this version of the package."""
     return unpack(resources.files("performative.suite").joinpath("shipped", "leaderboard.json").read_text())
 
 
 def _short(result: Result) -> dict[str, Any]:
-    """What a leaderboard is made of, with few digits; null where a run diverged. Risks follow from scores."""
+    """What a leaderboard needs, with few digits; null if a run diverged. Risks follow from scores."""
     told: dict[str, Any] = {"env": result.env, "method": result.method}
     told["scores"] = [_rounded(score) for score in result.scores]
     path = [[count, _rounded(score)] for count, score in result.path]

@@ -15,16 +15,17 @@ from performative.suite.protocol import BASELINES, Result
 
 @dataclasses.dataclass(frozen=True)
 class Standing:
-    """A method over all environments.
+    """A method's performance over all environments.
 
     Attributes:
         score: mean over environments of the mean score over seeds, each no less than -1; its interval is over
             environments
-        behind: how much less it closes than the leader, paired by environment and seed; its interval is over seeds
-        rank: mean rank, 1 for the best in an environment; wins: environments in which none is better
-        front: environments in which no method closes more with as few deployments, at some number of them
+        behind: how much less of the gap it closes than the leader, paired by environment and seed; its interval is
+            over seeds
+        rank: mean rank, 1 for the best in an environment; wins: environments in which no method is better
+        front: environments in which it is on the Pareto front of score against deployments
         harms: environments in which it ends below the model that is never retrained
-        failures: runs that diverged; runs: of how many; absent: environments in which it does not apply
+        failures: runs that diverged; runs: total runs; absent: environments in which it does not apply
     """
 
     method: str
@@ -41,11 +42,11 @@ class Standing:
 
 @dataclasses.dataclass(frozen=True)
 class Board:
-    """The leaderboard: standings, the best mean rank first.
+    """The leaderboard: standings, best mean rank first.
 
-    `difference`: mean ranks that differ by less are not told apart (Nemenyi at 5 %); `chance`: of ranks as uneven as
-    these if all methods were alike (Friedman); `unused`: environments in which no method applies; `partial`: methods
-    that were measured in too few environments to be ranked.
+    `difference`: the critical difference in mean rank (Nemenyi at 5 %); `chance`: the p-value of equal performance
+    (Friedman); `unused`: environments in which no method applies; `partial`: methods measured in too few environments
+    to be ranked.
     """
 
     standings: tuple[Standing, ...]
@@ -64,8 +65,10 @@ class Board:
             cells = (*first, f"{one.failures}/{one.runs}", one.absent)
             padded = (f"{cell!s:>{width}}" for cell, width in zip(cells, widths, strict=True))
             lines.append(" ".join([f"{one.method:<10}", *padded]))
-        told = f"{len(self.envs)} environments; mean ranks closer than {self.difference:.1f} are not told apart"
-        lines.append(f"{told} (p = {self.chance:.2g} that all methods are alike).")
+        told = (
+            f"{len(self.envs)} environments; mean ranks closer than {self.difference:.1f} do not differ significantly"
+        )
+        lines.append(f"{told} (p = {self.chance:.2g} for equal performance of all methods).")
         if self.partial:
             lines.append(f"Measured in too few environments to be ranked: {', '.join(self.partial)}.")
         return "\n".join(lines)
@@ -83,7 +86,7 @@ class Compared:
 
 
 def compared(results: Sequence[Result]) -> Compared:
-    """Methods that were measured in at least half as many environments as any, where all of those were."""
+    """Methods measured in at least half as many environments as any other, in the environments common to them all."""
     cells = {(result.env, result.method): result for result in results}
     counts = collections.Counter(method for _, method in cells if method not in BASELINES)
     most = max(counts.values(), default=0)
@@ -95,14 +98,14 @@ def compared(results: Sequence[Result]) -> Compared:
 
 
 def rank(results: Sequence[Result]) -> Board:
-    """The leaderboard of these results, over environments in which every method was measured and some apply.
+    """Rank methods over the environments in which all were measured and at least one applies.
 
-    Never retraining, the stable point and the oracle stand beside it, and have no rank.
+    Never retraining, the stable point and the oracle are baselines and have no rank.
     """
     table = compared(results)
     methods, envs, cells = table.methods, table.envs, table.cells
     if len(methods) < 2 or not envs:
-        raise ValueError("rank: nothing to compare: give at least two methods that were measured in one environment.")
+        raise ValueError("rank: nothing to compare: pass at least two methods measured in the same environment.")
     scores = np.asarray([[mean_score(cells[env, method]) for method in methods] for env in envs])
     places = stats.rankdata(-np.round(scores, 9), axis=1)
     leader = methods[int(np.argmin(places.mean(axis=0)))]
@@ -123,7 +126,7 @@ def rank(results: Sequence[Result]) -> Board:
 
 
 def mean_score(result: Result) -> float:
-    """The mean over seeds, each no less than the floor; 0 where the method does not apply: the model stays."""
+    """The mean over seeds, each no less than the floor; 0 if the method does not apply: the model stays unchanged."""
     return float(np.mean(seed_scores(result, max(len(result.scores), 1))))
 
 

@@ -1,4 +1,4 @@
-"""What models are compared with: risk, stable and optimal point, and the model that is never retrained."""
+"""The references for models: risk, stable and optimal point, and the model that is never retrained."""
 
 import functools
 import warnings
@@ -26,10 +26,10 @@ Exact = Callable[[Any, Any], Any]
 
 
 class Reference:
-    """Risks and points of a setting, worked out when they are first asked for. In float64."""
+    """Risks and points of a setting, computed on first use, in float64."""
 
     def __init__(self, setting: Setting, met: Problem | Game, judged: Problem | Game):
-        """`met`: what the learner meets when it comes; `judged`: what models are scored on in the end."""
+        """`met`: the problem as the learner first sees it; `judged`: the problem that final models are scored on."""
         self._setting, self._met, self._judged = setting, met, judged
 
     @functools.cached_property
@@ -44,12 +44,12 @@ class Reference:
 
     @property
     def start(self) -> np.ndarray:
-        """The first model, spelled out."""
+        """The first model, as an array."""
         land, x = self._land
         return np.asarray(self._shaped(land, x))
 
     def risks(self, models: np.ndarray) -> np.ndarray:
-        """f(theta; theta) of each of the models [n, ...], the sum over players of a game."""
+        """f(theta; theta) of each of the models [n, ...]; in a game, the sum over players."""
         with jax.enable_x64(True):
             land, _ = self._land
             points = np.asarray(models, np.float64).reshape(len(models), -1)
@@ -59,16 +59,16 @@ class Reference:
 
     @functools.cached_property
     def _programs(self) -> "_Programs":
-        """Of the exact risk."""
+        """Compiled programs of the exact risk."""
         exact, (land, _) = self._setting.exact, self._land
         assert exact is not None
         return _compiled(land, exact)
 
     @functools.cached_property
     def never(self) -> np.ndarray:
-        """argmin f(. ; start): trained once on what the start brought about, and never again.
+        """argmin f(. ; start): trained once on the data induced by the start, and never again.
 
-        On the data that a learner meets when it comes: before any drift, and with the outliers that are there.
+        It uses the data that a learner first sees: before any drift, and including outliers.
         """
         with jax.enable_x64(True):
             land, x = self._land if self._met is self._judged else self._survey(self._met)
@@ -78,21 +78,21 @@ class Reference:
 
     @functools.cached_property
     def stable(self) -> Solution:
-        """theta_PS with its evidence."""
+        """theta_PS, with its residual."""
         return self._find(self._setting.stable, self._solve_stable, self._equilibrium)
 
     @functools.cached_property
     def optimal(self) -> Solution:
-        """theta_PO, of a game the models that cost all players together least."""
+        """theta_PO; in a game, the models with the lowest total cost over all players."""
         return self._find(self._setting.optimal, self._solve_optimal, self._performative)
 
     def residuals(self) -> tuple[float, float]:
-        """How far the stable and the optimal point are from solving their equations; see `pf.Solution`."""
+        """Residuals of the stable and the optimal point; see `pf.Solution`."""
         return self.stable.residual, self.optimal.residual
 
     def _find(self, known: Any, solve: Callable[[], Solution], view_of: Callable[[Landscape], View]) -> Solution:
         with jax.enable_x64(True), warnings.catch_warnings():
-            # That a point repels, or is known up to draws, stands in the solution itself.
+            # The solution itself records that a point repels, or is known only up to sampling error.
             warnings.simplefilter("ignore", PerformativeWarning)
             land, _ = self._land
             if known is None:
@@ -155,7 +155,7 @@ class Reference:
 
 
 class _Programs(NamedTuple):
-    """An exact risk f(theta, deployed) of both arguments in one vector [2d], compiled once."""
+    """An exact risk f(theta, deployed) as a function of both arguments in one vector [2d], compiled once."""
 
     size: int
     value: Callable[..., Any]
@@ -175,7 +175,7 @@ def _compiled(land: Landscape, exact: Exact) -> _Programs:
 def _view(
     programs: _Programs, part: tuple[int, int], move: tuple[int, int], deployed: np.ndarray | None = None
 ) -> View:
-    """The view of an exact risk: which arguments its gradient is taken in, and which of them move with x."""
+    """The view of an exact risk: which arguments its gradient is taken with respect to, and which move with x."""
     d, value, gradient, hessian = programs
 
     def both(x: np.ndarray) -> Any:

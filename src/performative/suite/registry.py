@@ -1,4 +1,4 @@
-"""Which environments there are: a function each, in a file a family, found when somebody asks."""
+"""The registry of environments: one function per environment, one file per family, loaded on first use."""
 
 import dataclasses
 import functools
@@ -31,13 +31,13 @@ _ENTRIES: dict[str, _Entry] = {}
 def register(
     id: str, *, family: str, card: str | None = None
 ) -> Callable[[Callable[[], Setting]], Callable[[], Setting]]:
-    """A decorator that adds an environment: a function without arguments that returns a `pf.suite.Setting`.
+    """Decorate a function without arguments that returns a `pf.suite.Setting`, to register it as an environment.
 
     Args:
-        id: words and a version, such as "credit-strategic-v1". Numbers of a version never change: a change of any kind
-            is a new version
-        family: what it is listed under
-        card: a paragraph for people; None takes the function's docstring
+        id: words and a version, such as "credit-strategic-v1". The numbers of a version never change: any change
+            requires a new version
+        family: the family it is listed under
+        card: a paragraph of description; None uses the function's docstring
     """
     found = _NAME.fullmatch(id)
     if found is None:
@@ -46,9 +46,9 @@ def register(
     def add(build: Callable[[], Setting]) -> Callable[[], Setting]:
         told = " ".join(inspect.cleandoc(card or build.__doc__ or "").split())
         if not told or not family:
-            raise ValueError(f"register: {id} needs a family and a card; give the function a docstring.")
+            raise ValueError(f"register: {id} needs a family and a card; add a docstring to the function.")
         if id in _ENTRIES:
-            raise ValueError(f"register: there is an environment {id} already; raise the version.")
+            raise ValueError(f"register: the environment {id} already exists; increase the version.")
         _ENTRIES[id] = _Entry(family, told, int(found["version"]), build)
         return build
 
@@ -57,7 +57,7 @@ def register(
 
 @functools.cache
 def _load() -> None:
-    """Import every file of `suite.worlds`: each adds its environments."""
+    """Import every module of `suite.worlds`: each registers its environments."""
     for module in pkgutil.iter_modules(worlds.__path__):
         import_module(f"{worlds.__name__}.{module.name}")
 
@@ -74,7 +74,7 @@ def families() -> tuple[str, ...]:
 
 @checked
 def ids(family: str | None = None) -> tuple[str, ...]:
-    """The names of all environments, or of those of a family."""
+    """The ids of all environments, or of those in a family."""
     if family is not None and family not in families():
         raise ValueError(f"ids: there is no family {family!r}.{nearest(family, families())}")
     return tuple(sorted(id for id, entry in _entries().items() if family in (None, entry.family)))
@@ -86,7 +86,7 @@ def card(id: str) -> str:
 
 
 def family_of(id: str) -> str:
-    """The family of an environment, without building it; "unknown" of one that is not here."""
+    """The family of an environment, without building it; "unknown" if the id is not registered."""
     return _entries()[id].family if id in _entries() else "unknown"
 
 
@@ -99,9 +99,9 @@ def _entry(owner: str, id: str) -> _Entry:
 
 @checked
 def make(id: str) -> Environment:
-    """The environment of that name, reset with seed 0.
+    """Return the environment with this id, reset with seed 0.
 
-    Data that are not on this machine are refused with a message that says how to get them; see `pf.data`.
+    If its data are not on this machine, the error says how to get them; see `pf.data`.
     """
     entry = _entry("make", id)
     return Environment(id, entry.family, entry.version, entry.card, entry.build())

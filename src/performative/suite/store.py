@@ -1,4 +1,4 @@
-"""Results in a folder: a file for each method in each environment, so that a run goes on where it was stopped."""
+"""Results in a folder: one file per method and environment, so an interrupted run can resume."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ from performative.suite.registry import ids, make
 
 
 class Store:
-    """What was measured so far."""
+    """The results measured so far."""
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
@@ -23,7 +23,7 @@ class Store:
         return self.folder / env / f"{method}.json"
 
     def has(self, env: str, method: str, effort: Effort) -> bool:
-        """Whether it was measured by this protocol, with at least as much effort."""
+        """Whether the pair was measured under this protocol with at least as much effort."""
         path = self.path(env, method)
         if not path.exists():
             return False
@@ -37,18 +37,20 @@ class Store:
         write_whole(path, json.dumps(_plain(dataclasses.asdict(result)), indent=1).encode())
 
     def results(self) -> list[Result]:
-        """All of them, by environment and method."""
+        """All results, by environment and method."""
         return [read_result(path) for path in sorted(self.folder.glob("*/*.json"))]
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Without numbers that JSON has no word for: a run that diverged has the risk null."""
+    """Replace numbers that JSON cannot represent: the risk of a diverged run is null."""
     lists = {name: [None if not math.isfinite(x) else x for x in values[name]] for name in ("scores", "risks")}
     return {**values, **lists}
 
 
 def read_result(path: str | Path) -> Result:
-    """A file that `Store` or somebody else wrote, refused where it is none."""
+    """Read a result file, ours or submitted; raise if it is not one."""
+    if not Path(path).is_file():
+        raise ValueError(f"{path}: there is no such file.")
     try:
         told = json.loads(Path(path).read_text())
         scores = tuple(-math.inf if x is None else float(x) for x in told.pop("scores"))
@@ -60,32 +62,32 @@ def read_result(path: str | Path) -> Result:
 
 
 def check_result(result: Result, seeds: int = 10) -> list[str]:
-    """What speaks against a result from elsewhere; empty where nothing does.
+    """List what is wrong with a submitted result; empty if nothing is.
 
-    It must name an environment of this version, report enough seeds, keep to the budget, and its scores must follow
+    It must name an environment of this version, report enough seeds, respect the budget, and its scores must follow
     from its risks.
     """
     if result.env not in ids():
-        return [f"there is no environment {result.env!r}; ids end in a version, and this one may be newer or older."]
+        return [f"there is no environment {result.env!r}; its version may be newer or older than those here."]
     env, found = make(result.env), []
     if result.protocol != PROTOCOL:
-        found.append(f"it was made by protocol {result.protocol}; this is {PROTOCOL}.")
+        found.append(f"it was measured under protocol {result.protocol}; the current one is {PROTOCOL}.")
     if len(result.scores) < seeds or len(result.risks) != len(result.scores):
-        found.append(f"{len(result.scores)} scores and {len(result.risks)} risks; {seeds} seeds are reported.")
+        found.append(f"{len(result.scores)} scores and {len(result.risks)} risks; {seeds} seeds are required.")
     lacking = env.budget.lacks(Budget(result.deployments, result.samples, result.deployments))
     found += [f"over the budget: {text}" for text in lacking]
     for score, risk in zip(result.scores, result.risks, strict=False):
         expected = env.score_of(risk) if math.isfinite(risk) else -math.inf
         if not (score == expected or abs(score - expected) <= 1e-6 * (1 + abs(expected))):
-            found.append(f"a score of {score:.6g} for a risk of {risk:.6g}, which is a score of {expected:.6g} here.")
+            found.append(f"score {score:.6g} does not match risk {risk:.6g}, whose score is {expected:.6g}.")
             break
     if result.failures != sum(not math.isfinite(risk) for risk in result.risks):
         found.append(
-            f"{result.failures} failures, but {sum(not math.isfinite(r) for r in result.risks)} risks are none."
+            f"{result.failures} failures, but {sum(not math.isfinite(r) for r in result.risks)} risks are non-finite."
         )
     return found
 
 
 def everything() -> tuple[str, ...]:
-    """The names of all that is compared."""
+    """The names of all methods and baselines."""
     return (*BASELINES, *METHODS)

@@ -1,4 +1,4 @@
-"""What wins where, and why, in words that are made from results."""
+"""What wins where, and why, in words generated from the results."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ from performative.suite.protocol import Result
 from performative.suite.ranking import compared, mean_score
 from performative.suite.registry import family_of
 
-# Where the stable point closes as much of the gap, retraining is as good as foreseeing.
+# If the stable point closes this fraction of the gap, retraining is considered enough.
 _ENOUGH = 0.9
-# Scores that differ by less are said to be the same.
+# Scores that differ by less are considered equal.
 _SAME = 0.02
 
 
@@ -22,12 +22,12 @@ class Verdict:
     """A family of environments, or all of them.
 
     Attributes:
-        best: the method of the highest mean score; score: its mean over environments, with an interval over seeds
-        ties: methods that are not told apart from it, by paired differences over seeds at 95 %
+        best: the method with the highest mean score; score: its mean over environments, with an interval over seeds
+        ties: methods not significantly different from it, by paired differences over seeds at 95 %
         of_aim: the best method of each aim, with its mean score
         stable: the mean score of the stable point; spirals: environments in which retraining does not contract
-        failures, runs: that diverged, and of how many; worst: the method that most did with, where any did
-        harms: share of methods in environments that end below the model that is never retrained
+        failures, runs: diverged runs, and total runs; worst: the method with the most diverged runs, if there are any
+        harms: fraction of (method, environment) pairs that end below the model that is never retrained
     """
 
     family: str
@@ -47,7 +47,7 @@ class Verdict:
     @property
     def words(self) -> str:
         """What wins here, and why."""
-        ties = f" ({_listed(self.ties)} cannot be told apart from it)" if self.ties else ""
+        ties = f" ({_listed(self.ties)} not significantly different)" if self.ties else ""
         said = [f"`{self.best}` closes {self.score} of the gap{ties}.", self._why()]
         if self.spirals:
             said.append(f"Full retraining does not contract in {self.spirals} of {len(self.envs)} environments.")
@@ -65,31 +65,33 @@ class Verdict:
         if aim == "foresees":
             return self._foreseen()
         if aim == "hedges":
-            return f"It settles elsewhere than at the stable point, which closes {self.stable:.2f}."
+            return f"It does not settle at the stable point, which closes {self.stable:.2f}."
         if top > self.stable + _SAME:
             return (
                 f"It ends above the stable point, which closes {self.stable:.2f}: "
-                "with the step that was tuned it stops on the way there."
+                "with the tuned step size it stops on the way there."
             )
         if self.stable >= _ENOUGH:
-            return f"The stable point closes {self.stable:.2f}, so that retraining is enough."
+            return f"The stable point closes {self.stable:.2f}, so retraining is enough."
         if top < self.stable - _SAME:
-            return f"It does not arrive at the stable point, which closes {self.stable:.2f}, within the budget."
-        return f"It ends near the stable point, which closes {self.stable:.2f}; no method foresees the reaction better."
+            return f"It does not reach the stable point, which closes {self.stable:.2f}, within the budget."
+        return (
+            f"It ends near the stable point, which closes {self.stable:.2f}; anticipating the reaction does no better."
+        )
 
     def _foreseen(self) -> str:
         point = f"the stable point closes {self.stable:.2f}"
         second = self.of_aim.get("retrains")
         if second is None or self.lead is None:
-            return f"Foreseeing the reaction pays: {point}."
-        beside = f"the best that retrains, `{second[0]}`, closes {second[1]:.2f}, {self.lead} less"
+            return f"Anticipating the reaction pays off: {point}."
+        beside = f"the best retraining method, `{second[0]}`, closes {second[1]:.2f}, {self.lead} less"
         if self.lead.holds_zero:
-            return f"Whether foreseeing the reaction pays cannot be told: {point}; {beside}."
-        return f"Foreseeing the reaction pays: {point}; {beside}."
+            return f"It is unclear whether anticipating the reaction pays off: {point}; {beside}."
+        return f"Anticipating the reaction pays off: {point}; {beside}."
 
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
-    """One for all environments together, then one a family. Scores are no less than -1 in any run."""
+    """One verdict for all environments together, then one per family. Scores are floored at -1 in each run."""
     table = compared(results)
     by_family: dict[str, list[str]] = {}
     for env in table.envs:

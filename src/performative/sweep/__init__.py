@@ -1,4 +1,4 @@
-"""Many settings at once: one compilation for all that differ in numbers only."""
+"""Many settings at once: one compilation for all settings that differ only in numbers."""
 
 from performative.sweep.result import Best, Sweep
 from performative.sweep.running import sweep

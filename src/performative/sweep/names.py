@@ -24,7 +24,7 @@ def set_by_name(problem: Problem, algorithm: Algorithm, name: str, value: Any) -
                 return value, algorithm
             if owner == "algorithm" and isinstance(value, Algorithm):
                 return problem, value
-            raise ValueError(f"over: {name!r} must hold {owner.capitalize()}s; got {value!r}.")
+            raise ValueError(f"over: {name!r} must list {owner.capitalize()}s; got {value!r}.")
     else:
         owner = "algorithm" if path[0] in _field_names(algorithm) else "problem"
         if path[0] not in _field_names(algorithm) + _field_names(problem):
@@ -40,8 +40,8 @@ def _field_names(part: Any) -> list[str]:
 
 
 def _replace(part: Any, path: list[str], value: Any, name: str) -> Any:
-    """Made anew by its constructor, so that whatever that works out or checks is right again."""
-    # A field may be kept under another name than its argument's, where a method has that one.
+    """Rebuild a part with its constructor, so derived values and checks are up to date."""
+    # A field may have a different name from its argument if a method has that name.
     known = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
     fields = {field.metadata.get("argument", field.name): field for field in known}
     wanted = list(inspect.signature(type(part)).parameters)
@@ -52,12 +52,12 @@ def _replace(part: Any, path: list[str], value: Any, name: str) -> Any:
         )
     if lost := [p for p in wanted if p not in made_of]:
         raise ValueError(
-            f"over: {type(part).__name__} does not keep its argument {lost[0]!r}, so it cannot be made again with "
+            f"over: {type(part).__name__} does not store its argument {lost[0]!r}, so it cannot be rebuilt with "
             f"another {path[0]!r}; vary the whole part instead."
         )
     if set(fields) != set(made_of) and fields[path[0]].metadata.get("table"):
         raise ValueError(
-            f"over: {type(part).__name__} rearranges {path[0]!r} when it is made; vary the whole population instead."
+            f"over: {type(part).__name__} rearranges {path[0]!r} when it is created; vary the whole population instead."
         )
     arguments = {p: getattr(part, fields[p].name if p in fields else p) for p in made_of}
     arguments[path[0]] = _replace(arguments[path[0]], path[1:], value, name) if path[1:] else value
@@ -66,19 +66,19 @@ def _replace(part: Any, path: list[str], value: Any, name: str) -> Any:
 
 
 def name_of(setting: dict[str, Any]) -> str:
-    """A setting in words: "rate=0.1, local_steps=5"."""
+    """A setting as text: "rate=0.1, local_steps=5"."""
     return ", ".join(f"{name}={label_of(value)}" for name, value in setting.items())
 
 
 def label_of(value: Any) -> Any:
-    """A value in words; numbers and words as they are."""
+    """A value as text; numbers and strings unchanged."""
     if isinstance(value, (np.integer, np.floating)):
         return value.item()
     return value if isinstance(value, (int, float, str)) else str(describe(value))
 
 
 def read_settings(over: Any) -> list[dict[str, Any]]:
-    """One {name: value} a setting: as they were listed, or all combinations."""
+    """One {name: value} per setting: as listed, or all combinations."""
     if isinstance(over, Mapping):
         if any(isinstance(v, str) or not hasattr(v, "__len__") for v in over.values()):
             raise ValueError(f"over must map names to lists of values, such as {{'rate': [0.1, 0.2]}}; got {over!r}.")
@@ -86,7 +86,7 @@ def read_settings(over: Any) -> list[dict[str, Any]]:
             raise ValueError("over needs at least one name with at least one value.")
         names = [one for name in over for one in (name if isinstance(name, tuple) else (name,))]
         if twice := sorted({str(name) for name in names if names.count(name) > 1}):
-            raise ValueError(f"over: {', '.join(twice)} is set twice; give each name once.")
+            raise ValueError(f"over: {', '.join(twice)} is set twice; use each name once.")
         columns = [[_named(name, value) for value in values] for name, values in over.items()]
         return [dict(pair for one in row for pair in one) for row in itertools.product(*columns)]
     if not isinstance(over, Sequence) or not over or not all(isinstance(one, Mapping) and one for one in over):
@@ -98,7 +98,7 @@ def read_settings(over: Any) -> list[dict[str, Any]]:
 
 
 def _named(name: Any, value: Any) -> list[tuple[str, Any]]:
-    """What one value of `over` sets: several names at once where the name is a tuple."""
+    """What one value of `over` sets: several names at once if the name is a tuple."""
     if not isinstance(name, tuple):
         return [(name, value)]
     if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != len(name):
@@ -107,7 +107,7 @@ def _named(name: Any, value: Any) -> list[tuple[str, Any]]:
 
 
 def values_of(settings: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """What each name was given, without repetition."""
+    """The distinct values of each name."""
     values: dict[str, list[Any]] = {}
     for name, value in (pair for setting in settings for pair in setting.items()):
         known = values.setdefault(name, [])

@@ -1,4 +1,4 @@
-"""Pictures of sweeps."""
+"""Plots of sweeps."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -8,13 +8,13 @@ import numpy as np
 from performative.plotting import Recorded, axes_of, pick_quantity, plot_history
 from performative.sweep.names import name_of
 
-# Lines that a legend can name; more are told apart by a scale of colors.
+# Most lines in a legend; more are distinguished only by color.
 _LEGEND = 12
 
 
 @runtime_checkable
 class Swept(Protocol):
-    """What a picture takes of a `Sweep`."""
+    """What a plot needs from a `Sweep`."""
 
     @property
     def over(self) -> Mapping[str, Sequence[Any]]: ...
@@ -32,7 +32,7 @@ class Swept(Protocol):
 
 
 def plot_sweep(sweep: Swept, quantity: str | None, kind: str, ax: Any) -> Any:
-    """Axes of matplotlib with a line for each setting, or a map of final values."""
+    """Matplotlib axes with one line per setting, or a heatmap of final values."""
     if kind not in ("lines", "heatmap"):
         raise ValueError(f'kind must be "lines" or "heatmap"; got {kind!r}.')
     ax = axes_of("Sweep.plot", ax, (7.2, 4.2))
@@ -58,13 +58,13 @@ def _heatmap(sweep: Swept, quantity: str | None, ax: Any) -> Any:
     names = [name for name, values in sweep.over.items() if len(values) > 1]
     if len(names) != 2 or not sweep.is_grid:
         told = ", ".join(f"{name} ({len(values)})" for name, values in sweep.over.items())
-        raise ValueError(f'kind="heatmap" needs a grid of two names with several values each; swept are {told}.')
+        raise ValueError(f'kind="heatmap" needs a grid of two names with several values each; got {told}.')
     name = pick_quantity(sweep.histories[0], quantity)
     sizes = [len(values) for values in sweep.over.values()]
     finals = sweep.scores(name).reshape(sizes)
     finals = np.squeeze(finals, axis=tuple(i for i, size in enumerate(sizes) if size == 1))
     if not np.any(np.isfinite(finals)):
-        raise ValueError("every setting diverged, so there are no final values to draw.")
+        raise ValueError("every setting diverged, so there are no final values to plot.")
     shown = np.where(np.isfinite(finals), finals, np.nan)
     image = ax.imshow(shown, origin="lower", aspect="auto", cmap="viridis")
     ax.figure.colorbar(image, ax=ax, label=f"final {name.replace('_', ' ')}")

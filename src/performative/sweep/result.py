@@ -1,4 +1,4 @@
-"""What a sweep found: a history for each setting."""
+"""The result of a sweep: one history per setting."""
 
 import dataclasses
 import itertools
@@ -28,11 +28,11 @@ _MOST_SHOWN = 20  # settings in a notebook
 
 
 class Best(tuple[dict[str, Any], History]):
-    """(setting, history) of the smallest mean, and beside them who shares the first place.
+    """(setting, history) with the smallest mean, and the settings tied with it.
 
     Args:
-        tied: settings that are not shown to be worse, at 95 % for all of them together; None where that cannot be told:
-            from a single repeat, or by a measure that is not one number a repeat
+        tied: settings not significantly worse, at a joint level of 95 %; None if that is undecidable: with a single
+            repeat, or a measure that is not one number per repeat
     """
 
     tied: list[dict[str, Any]] | None
@@ -51,28 +51,28 @@ class Best(tuple[dict[str, Any], History]):
         return self[1]
 
     def __repr__(self) -> str:
-        beside = "not known" if self.tied is None else "; ".join(map(name_of, self.tied)) or "none"
+        beside = "unknown" if self.tied is None else "; ".join(map(name_of, self.tied)) or "none"
         return f"Best({name_of(self.setting)}; tied with it: {beside})"
 
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """One history for each setting, in the order of the grid."""
+    """One history per setting, in the order of the grid."""
 
     over: dict[str, list[Any]]
     settings: list[dict[str, Any]]
     histories: list[History]
-    programs: int  # how many programs were run: settings that differ in numbers only share one
+    programs: int  # number of compiled programs: settings that differ only in numbers share one
 
     def scores(self, metric: Measure = "distance_to_stable") -> np.ndarray:
-        """Mean over repeats of the final value, one a setting; infinite where a repeat diverged."""
+        """Mean over repeats of the final value, one per setting; infinite if a repeat diverged."""
         return np.asarray([_score(history, metric) for history in self.histories])
 
     def best(self, metric: Measure = "distance_to_stable") -> Best:
         """The setting with the smallest mean final value, its history, and which others are tied with it.
 
-        Settings are compared repeat by repeat, since they share random numbers. The best is selected from the same
-        data, so the intervals hold for all pairs at once: Student's t, with Bonferroni over m (m - 1) / 2.
+        Settings are compared repeat by repeat, since they use common random numbers. The best is selected from the same
+        data, so the intervals hold simultaneously for all pairs: Student's t, with Bonferroni over m (m - 1) / 2.
         """
         scores = self.scores(metric)
         if not np.any(np.isfinite(scores)):
@@ -98,7 +98,7 @@ class Sweep:
 
     @property
     def is_grid(self) -> bool:
-        """Whether every combination of the values is there, in order."""
+        """Whether every combination of the values is present, in order."""
         rows = list(itertools.product(*self.over.values()))
         return len(rows) == len(self.settings) and all(
             list(setting) == list(self.over) and all(map(_same, setting.values(), row))
@@ -106,7 +106,7 @@ class Sweep:
         )
 
     def to_xarray(self) -> "xarray.Dataset":
-        """All histories, with an axis for each swept name where they are a grid, else one of settings."""
+        """All histories, with one axis per swept name if they form a grid, else one axis of settings."""
         import xarray as xr
 
         columns = {name: _column([setting.get(name, "") for setting in self.settings]) for name in self.over}
@@ -126,9 +126,9 @@ class Sweep:
 
     @checked
     def to_frame(self, kind: str = "pandas") -> Any:
-        """One row for each setting, repeat and record: what was swept, `repeat`, `round`, and all that was recorded.
+        """One row per setting, repeat and record: the swept values, `repeat`, `round`, and everything recorded.
 
-        kind: "pandas", or "polars" where that is installed.
+        kind: "pandas", or "polars" if installed.
         """
         import pandas as pd
 
@@ -143,8 +143,8 @@ class Sweep:
         return frame_of({str(name): whole[name].to_numpy() for name in whole.columns}, kind)
 
     def to_latex(self, *names: str) -> str:
-        """A table in LaTeX (booktabs), a line for each setting: mean and standard error over repeats of the final
-        values of these quantities, "distance_to_stable" or what is drawn where none is named."""
+        """A LaTeX table (booktabs), one line per setting: mean and standard error over repeats of the final values of
+        these quantities; by default "distance_to_stable" or the plotted quantity."""
         from performative.plotting import pick_quantity
 
         wanted = names or (pick_quantity(self.histories[0], None),)
@@ -157,10 +157,10 @@ class Sweep:
 
     @checked
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write a folder: a NetCDF file for each history, and `sweep.json`, which names them, last."""
+        """Write a folder: one NetCDF file per history, and last `sweep.json`, which lists them."""
         target = Path(folder)
         if target.exists() and not target.is_dir():
-            raise ValueError(f"folder={str(target)!r} is a file; give a folder.")
+            raise ValueError(f"folder={str(target)!r} is a file; pass a folder.")
         target.mkdir(parents=True, exist_ok=True)
         files = [history.save(target / f"setting-{i:04d}.nc").name for i, history in enumerate(self.histories)]
         settings = [{name: describe(value) for name, value in setting.items()} for setting in self.settings]
@@ -172,10 +172,10 @@ class Sweep:
     @classmethod
     @checked
     def load(cls, folder: str | os.PathLike[str]) -> "Sweep":
-        """Read what `save` wrote. Numbers and words come back as they were, parts as their description."""
+        """Read what `save` wrote. Numbers and strings are restored, parts become their descriptions."""
         book = Path(folder) / _BOOK
         if not book.is_file():
-            raise FileNotFoundError(f"folder={str(folder)!r}: there is no sweep; Sweep.save makes one.")
+            raise FileNotFoundError(f"folder={str(folder)!r}: there is no sweep; Sweep.save writes one.")
         try:
             told = json.loads(book.read_text())
             over, settings, programs = told["over"], told["settings"], told["programs"]
@@ -188,17 +188,18 @@ class Sweep:
         finals = [
             (name_of(one), f"{score:.4g}") for one, score in zip(self.settings, self._shown_scores(), strict=True)
         ]
-        head = f"Sweep over {', '.join(self.over)}: {len(self.settings)} settings, {self.programs} programs"
-        return card(head, finals[:_MOST_SHOWN], picture=picture_of(self.plot(), "a line for each setting"))
+        compiled = f"{self.programs} compiled program{'s' * (self.programs != 1)}"
+        head = f"Sweep over {', '.join(self.over)}: {len(self.settings)} settings, {compiled}"
+        return card(head, finals[:_MOST_SHOWN], picture=picture_of(self.plot(), "one line per setting"))
 
     def _shown_scores(self) -> np.ndarray:
-        """Final values of the quantity that is drawn."""
+        """Final values of the plotted quantity."""
         from performative.plotting import pick_quantity
 
         return self.scores(pick_quantity(self.histories[0], None))
 
     def plot(self, quantity: str | None = None, kind: str = "lines", ax: Any = None) -> Any:
-        """kind="lines": a line for each setting against rounds. "heatmap": final values over two swept names."""
+        """Plot kind="lines": one line per setting against rounds. "heatmap": final values over two swept names."""
         from performative.sweep.pictures import plot_sweep
 
         return plot_sweep(self, quantity, kind, ax)

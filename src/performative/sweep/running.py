@@ -1,4 +1,4 @@
-"""Many settings at once: one compilation for all that differ in numbers only."""
+"""Many settings at once: one compilation for all settings that differ only in numbers."""
 
 import contextlib
 import dataclasses
@@ -65,11 +65,11 @@ def sweep(
 
     `over` maps a dotted name to values: "rate", "rate.scale", "participation.k", "local_steps" on the algorithm,
     "population.sensitivity", "weights", "domain" on the problem; "algorithm" or "problem" for the whole, "rounds" for
-    a number of rounds of its own. A tuple of names moves them together: ("rate", "local_steps"): [(0.1, 1), (0.02, 5)].
-    A list of {name: value} holds settings that are no grid. Settings that differ in numbers only run as one compiled
-    program; a value that sets a shape (K, E, n) or chooses code gets a program of its own. The rest as in `run`, but
-    for `record`: left out, no risks are measured. Callbacks see each program by itself. With `checkpoint` a sweep that
-    was killed goes on where it was, in each of its programs.
+    the number of rounds. A tuple of names varies them together: ("rate", "local_steps"): [(0.1, 1), (0.02, 5)].
+    A list of {name: value} contains settings that do not form a grid. Settings that differ only in numbers run as one
+    compiled program; a value that sets a shape (K, E, n) or selects code gets its own program. The rest is as in `run`,
+    except for `record`: by default, no risks are measured. Callbacks see each program separately. With `checkpoint`, a
+    killed sweep resumes where it was, in each of its programs.
     """
     check_counts(rounds=rounds, repeats=repeats)
     settings = read_settings(over)
@@ -85,7 +85,7 @@ def sweep(
     chosen = pick_executor(executor, algorithm)
     if chosen.name == "sharded" or not chosen.compiled:
         name = chosen.name or type(chosen).__name__
-        raise ValueError(f'sweep runs settings side by side; use pf.run(..., executor="{name}") on one of them.')
+        raise ValueError(f'sweep runs settings in one batch; use pf.run(..., executor="{name}") on one of them.')
     with jax.enable_x64(options.precision == jnp.float64):
         return _sweep(problem, algorithm, settings, lengths, theta, seed, repeats, options)
 
@@ -94,7 +94,7 @@ def _sweep(
     problem: Problem, algorithm: Algorithm, settings: list[dict[str, Any]], lengths: list[int], theta: Theta, seed: int,
     repeats: int, options: Options,
 ) -> Sweep:  # fmt: skip
-    """Prepare every setting, drive those that share a program together, write a history each."""
+    """Prepare every setting, run those that share a program together, and write one history each."""
     cache_compilations()
     record, precision = options.record, options.precision
     problem = with_known_loss(problem)
@@ -125,7 +125,7 @@ def _sweep(
         caution_before(here, how)
         copies = repeats * len(group)
         compute, _ = choose_compute(first, start, copies, options.clients_at_once, half=options.half)
-        # Before they are stacked: what marks the leaves that vary must have the same layout.
+        # Before stacking: the tree of axes that vary must have the same layout.
         laid_out = [dataclasses.replace(ready[i], compute=compute) for i in group]
         fixed = _stack(laid_out, repeat_keys(seed, repeats), precision)
         watch = RecordConfig(record.every, record.theta == "all", pick_executor(options.executor, how))
@@ -159,7 +159,7 @@ def _sweep(
 def _identity(
     whole: list[tuple[Problem, Algorithm]], start: Theta, seed: int, repeats: int, watch: RecordConfig, options: Options
 ) -> dict[str, Any]:
-    """What makes a program of a sweep the same program, for its checkpoint."""
+    """What identifies a program of a sweep, for its checkpoint."""
     return {
         "numerics": NUMERICS,
         "settings": [{"problem": describe(here), "algorithm": describe(how)} for here, how in whole],
@@ -188,7 +188,7 @@ def _is_number(leaf: PyTree) -> bool:
 
 
 def _stack(setups: list[Setup], keys: PyTree, dtype: DTypeLike) -> RunInputs:
-    """Leaves that differ get a leading axis of settings, the others stay shared."""
+    """Leaves that differ get a leading axis of settings; the others are shared."""
     columns = list(zip(*(jax.tree.leaves(setup) for setup in setups), strict=True))
     structure = jax.tree.structure(setups[0])
     values, axes = [], []

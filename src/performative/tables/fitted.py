@@ -1,4 +1,4 @@
-"""A fitted scikit-learn classifier as a start: the linear model that gives the same scores."""
+"""Use a fitted scikit-learn classifier as a start: the linear model with the same scores."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -10,9 +10,9 @@ from performative._base.checks import nearest
 from performative._base.messages import refused, warn
 from performative.types import ArrayLike
 
-# Points at which the linear model must agree with the fitted one, and how far out they lie, in units of the scaling.
+# Number of points at which the linear model must agree with the fitted one, and their distance in units of the scaling.
 _PROBES, _FAR = 32, 10.0
-# Of the largest score: rounding of a sum is far below, a step or a curve far above.
+# Relative to the largest score: rounding errors are far below this, nonlinearities far above.
 _SAME = 1e-6
 _SUPPORTED = (
     "a linear classifier of two classes (LogisticRegression, RidgeClassifier, SGDClassifier, LinearSVC, Perceptron, "
@@ -21,7 +21,7 @@ _SUPPORTED = (
 
 
 def is_fitted_model(theta: object) -> bool:
-    """Whether a start is a model of scikit-learn's kind rather than arrays."""
+    """Whether a start is a scikit-learn model rather than arrays."""
     return hasattr(theta, "coef_") or (hasattr(theta, "get_params") and hasattr(theta, "fit"))
 
 
@@ -32,8 +32,8 @@ def linear_scores(
 
         b = f(center),      theta_j = f(center + spread_j e_j) - b
 
-    f is the model's own decision_function, so that scalers in a Pipeline and the order of its columns are its own
-    business. What is not linear in the features shows at other points, and is refused.
+    f is the model's own decision_function, so scalers in a Pipeline and its column order are taken care of. A model
+    that is not linear in the features disagrees at other points, and raises.
     """
     kind = type(model).__name__
     _check_kind(model, kind)
@@ -64,20 +64,20 @@ def _check_kind(model: Any, kind: str) -> None:
 
 
 def _read_classes(model: Any, kind: str, classes: tuple[Hashable, Hashable]) -> float:
-    """1 where the model's second class is the problem's class 1, -1 where it is the first."""
+    """1 if the model's second class is the problem's class 1, -1 if its first class is."""
     its = np.asarray(model.classes_).tolist()
     if its in (list(classes), list(classes)[::-1]):
         return 1.0 if its == list(classes) else -1.0
     raise refused(
         "model-of-other-classes",
         f"theta: {kind} was fitted to the classes {its}, the problem's labels are {classes[0]!r} (0) and "
-        f"{classes[1]!r} (1), so that nobody can tell which way its scores point. Fit it to the same column as "
-        "from_frame reads, or give from_frame that column, with positive= for the class that is 1.",
+        f"{classes[1]!r} (1), so the sign of its scores is ambiguous. Fit it to the same column that from_frame "
+        "reads, or pass that column to from_frame, with positive= for the class that is 1.",
     )
 
 
 def _read_columns(model: Any, kind: str, names: tuple[str, ...]) -> list[str] | None:
-    """Names of the columns that the model wants, in its order; None where it was fitted on an array."""
+    """Names of the columns that the model expects, in its order; None if it was fitted on an array."""
     named = getattr(model, "feature_names_in_", None)
     if named is not None:
         strange = [str(name) for name in named if name not in names]
@@ -93,13 +93,13 @@ def _read_columns(model: Any, kind: str, names: tuple[str, ...]) -> list[str] | 
         raise refused(
             "model-of-other-columns",
             f"theta: {kind} was fitted on an array of {width} columns, the problem has {len(names)} features "
-            f"{list(names)}. Fit it on a DataFrame, so that its columns have names.",
+            f"{list(names)}. Fit it on a DataFrame, so its columns have names.",
         )
     if len(names) > 1:
         warn(
             "model-without-names",
-            f"theta: {kind} was fitted on an array, so its columns are taken to be {list(names)}, in this order. Fit "
-            "it on a DataFrame to have the names compared.",
+            f"theta: {kind} was fitted on an array, so its columns are assumed to be {list(names)}, in this order. Fit "
+            "it on a DataFrame to have the names checked.",
         )
     return None
 
@@ -115,10 +115,10 @@ def _decide(
         rows = pd.DataFrame(raw, columns=list(names))[columns]
     try:
         return np.asarray(model.decision_function(rows), np.float64)
-    except Exception as error:  # a step may refuse values that it has not seen
+    except Exception as error:  # a step may reject values that it has not seen
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise _refusal(kind, f"it cannot score other rows ({first})") from error
 
 
 def _refusal(kind: str, why: str) -> ValueError:
-    return refused("model-not-linear", f"theta: {kind} cannot be a start: {why}. What can: {_SUPPORTED}.")
+    return refused("model-not-linear", f"theta: {kind} cannot be a start: {why}. Supported: {_SUPPORTED}.")

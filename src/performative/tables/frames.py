@@ -1,4 +1,4 @@
-"""From a table of people to clients' tables, and from a fitted linear model to a start."""
+"""Convert a table of people to clients' tables, and a fitted linear model to a start."""
 
 import dataclasses
 from collections.abc import Container, Hashable, Mapping, Sequence
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
 
 _ONLY_CLIENT = "all"
+# Labels that mean 1 wherever they occur.
+YES = ("1", "1.0", "yes", "y", "true", "t")
 
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """Names of theta's entries, and the scaling that turns raw features into the ones that theta sees."""
+    """Names of theta's entries, and the scaling from raw features to the ones that theta applies to."""
 
     names: tuple[str, ...]
     center: tuple[float, ...]
@@ -33,7 +35,7 @@ class Columns:
     classes: tuple[Any, Any] = (0, 1)
 
     def start(self, model: object) -> np.ndarray:
-        """theta from a fitted scikit-learn classifier on the raw features: same scores, our scaling."""
+        """Return theta from a fitted scikit-learn classifier on the raw features: same scores, our scaling."""
         features = self.names[: len(self.center)]
         theta, offset = linear_scores(model, features, self.center, self.spread, self.classes)
         if self.intercept:
@@ -41,8 +43,8 @@ class Columns:
         if abs(offset) > 1e-9 * max(float(np.max(np.abs(theta))), 1e-300):
             raise refused(
                 "model-not-linear",
-                f"theta: {type(model).__name__} scores {offset:.4g} where all (scaled) features are 0, and this "
-                "problem has no intercept; give from_frame intercept=True.",
+                f"theta: {type(model).__name__} has score {offset:.4g} when all (scaled) features are 0, but this "
+                "problem has no intercept; pass intercept=True to from_frame.",
             )
         return theta
 
@@ -58,7 +60,7 @@ class ClientTables:
 
 
 def _among(name: object, names: Container[object]) -> bool:
-    """Whether it is one of these names; what cannot be a name (a list) is not."""
+    """Whether it is one of these names; False for what cannot be a name (a list)."""
     try:
         return bool(name in names)
     except (TypeError, ValueError):
@@ -75,7 +77,7 @@ def read_frame(
     intercept: bool,
     positive: Hashable = None,
 ) -> ClientTables:
-    """Split a table by client, pad to one length, check every column that is used."""
+    """Split a table by client, pad to equal length, and check every column that is used."""
     frame = as_pandas(frame, "frame", client)
     if len(frame) == 0:
         raise ValueError("frame has no rows.")
@@ -86,16 +88,23 @@ def read_frame(
         if not _among(name, frame.columns):
             near = nearest(str(name), map(str, frame.columns))
             raise ValueError(f"{role}={name!r} is not a column of the table.{near}")
+    if client == label:
+        raise ValueError(f"client and label are both {label!r}; name two different columns, or pass client=None.")
     twice = [str(c) for c in frame.columns[frame.columns.duplicated()].unique()]
     if twice:
-        raise ValueError(f"frame has columns of the same name: {twice} occur more than once.")
+        raise ValueError(f"frame has duplicate columns: {twice} occur more than once.")
     empty = 0 if client is None else int(frame[client].isna().sum())
     if empty:
-        raise ValueError(f"client={client!r} says nothing in {empty} of {len(frame)} rows; drop or fill them first.")
+        raise ValueError(f"client={client!r} is missing in {empty} of {len(frame)} rows; drop or fill them first.")
     features = [c for c in frame.columns if c not in (client, label)]
+    words = [str(c) for c in features] + ["intercept"] * bool(intercept)
+    alike = next((word for word in words if words.count(word) > 1), None)
+    if alike is not None:
+        remedy = "rename one, or drop it" if alike != "intercept" else "drop or rename it, or pass intercept=False"
+        raise ValueError(f"frame has a feature whose name, {alike!r}, another entry of theta has, too: {remedy}.")
     if not features:
         has = f"label={label!r}" if client is None else f"client={client!r} and label={label!r}"
-        raise ValueError(f"frame has no features: it has {has}, and nothing else.")
+        raise ValueError(f"frame has no features: it has only {has}.")
     if strategic is not None and not isinstance(strategic, (str, list, tuple)):
         raise ValueError(f"strategic must be a list of column names, or None for all; got {strategic!r}.")
     wanted = features if strategic is None else [strategic] if isinstance(strategic, str) else list(strategic)
@@ -107,7 +116,7 @@ def read_frame(
     texts = [str(c) for c in features if frame[c].dtype.kind not in "buif"]
     if texts:
         raise ValueError(
-            f"from_frame needs numeric features; encode or drop the columns {texts}, such as by pandas.get_dummies."
+            f"from_frame needs numeric features; encode or drop the columns {texts}, e.g. with pandas.get_dummies."
         )
     raw = np.column_stack([frame[c].to_numpy(np.float64, na_value=np.nan) for c in features])
     for i, name in enumerate(features):
@@ -135,7 +144,7 @@ def read_frame(
     check_finite("from_frame", strength=strength)
     if strength.shape not in ((), (len(groups),)):
         raise ValueError(
-            f"strength must be a number, one a client ({len(groups)} of them: {who[:5]}) or {{client: number}}; "
+            f"strength must be a number, one per client ({len(groups)} of them: {who[:5]}) or {{client: number}}; "
             f"got shape {strength.shape}."
         )
     columns = Columns(tuple(names), tuple(center.tolist()), tuple(spread.tolist()), tuple(who), intercept, classes)
@@ -146,22 +155,22 @@ def read_frame(
 def _read_labels(
     column: Unchecked["pd.Series[Any]"], label: str, positive: Hashable
 ) -> tuple[np.ndarray, tuple[Any, Any]]:
-    """Labels as 0 and 1, and what they are called: 0 and 1 stand for themselves, else `positive` is 1."""
+    """Labels as 0 and 1, and their original values: 0 and 1 are kept, otherwise `positive` is 1."""
     empty = int(column.isna().sum())
     if empty:
-        raise ValueError(f"label={label!r} says nothing in {empty} of {len(column)} rows; drop or fill them first.")
+        raise ValueError(f"label={label!r} is missing in {empty} of {len(column)} rows; drop or fill them first.")
     found = column.unique().tolist()
     if len(found) < 2:
         raise ValueError(f"label={label!r} is {found[0]!r} in every row, so there is nothing to learn.")
     if len(found) > 2:
-        raise ValueError(f"label={label!r} must hold two classes, such as 0 and 1; found {found[:5]}.")
+        raise ValueError(f"label={label!r} must have two classes, such as 0 and 1; found {found[:5]}.")
     if positive is None and not all(value in (0, 1) for value in found):
         raise ValueError(
-            f"label={label!r} holds {found[0]!r} and {found[1]!r}; say which of them is 1, such as "
-            f"positive={found[0]!r}. People change their features against the model, so 1 is what they try not to be."
+            f"label={label!r} contains {found[0]!r} and {found[1]!r}; specify which of them is 1: set "
+            "positive= to the class that people try to avoid. They change their features to lower the score."
         )
     one = 1 if positive is None else positive
     if not _among(one, found):
-        raise ValueError(f"positive={positive!r} is not a value of label={label!r}, which holds {found}.")
+        raise ValueError(f"positive={positive!r} is not a value of label={label!r}, which contains {found}.")
     other = next(value for value in found if value != one)
     return (column == one).to_numpy(np.int32), (other, one)

@@ -1,7 +1,7 @@
-"""Tables that stay with the members of a federation: where they lie, which columns a model sees, how they are read.
+"""Tables that stay with the members of a federation: where they are, which columns a model uses, how they are read.
 
-The record holds words alone, the same on the server and on every member. What is wrong with a table is said twice: in a
-sentence made of those words, which may travel, and with what the table holds, for its owner.
+The record contains only settings, the same on the server and on every member. An error in a table is described twice:
+in a sentence that uses only those settings and may be sent, and with the table's contents, for its owner.
 """
 
 import csv
@@ -26,7 +26,7 @@ _PLACE = "{client}"
 
 
 class TableRefused(ValueError):
-    """A member's table cannot be used. `sentence` is made of the shared file's words and says nothing of the rows."""
+    """A member's table cannot be used. `sentence` uses only the shared file's settings and reveals nothing of rows."""
 
     def __init__(self, sentence: str, detail: str = ""):
         super().__init__(f"{sentence}: {detail}" if detail else f"{sentence}.")
@@ -35,22 +35,22 @@ class TableRefused(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class MemberTables:
-    """[data]: one table a member, on its own host.
+    """[data]: one table per member, on its own host.
 
     Attributes:
-        clients: how many members there are, or their names
-        features: columns of numbers, in the order of theta
-        label: column of the label
+        clients: the number of members, or their names
+        features: numeric columns, in the order of theta
+        label: the label column
         path: CSV (commas, UTF-8, a header) or Parquet file, with {client} for the member's name or number, or one path
-            a member; relative to the folder of data that the member gives. With `sql`: the file that holds the
-            database's URL, as SQLAlchemy writes it
-        sql: a SELECT that says ORDER BY something that no two rows share, and returns features and label
-        labels: "whole" for classes 0, 1, ..., "real" for targets that are any numbers
-        positive: the label that is 1, where the two classes are called something else
-        scales: {feature: (mean, standard deviation)}, such that theta sees (x - mean) / standard deviation: known
-            without the rows, since nobody sees all of them
-        intercept: a last column of ones
-        rows: a member with fewer rows takes no part; the batch is checked against it
+            per member; relative to the data folder that the member specifies. With `sql`: the file that contains the
+            database URL, in SQLAlchemy's format
+        sql: a SELECT with an ORDER BY on a unique key that returns features and label
+        labels: "whole" for classes 0, 1, ..., "real" for real-valued targets
+        positive: the label value that is 1, if the two classes have other names
+        scales: {feature: (mean, standard deviation)}; theta applies to (x - mean) / standard deviation. They must be
+            known in advance, since nobody sees all rows
+        intercept: add a last column of ones
+        rows: a member with fewer rows does not participate; the batch size is checked against it
     """
 
     clients: int | list[str]
@@ -68,20 +68,20 @@ class MemberTables:
         check_flags("data", intercept=self.intercept)
         if isinstance(self.clients, list):
             if not self.clients or len(set(self.clients)) < len(self.clients):
-                raise ValueError(f"clients must be a number, or different names; got {self.clients}.")
+                raise ValueError(f"clients must be a number, or distinct names; got {self.clients}.")
             bad = [name for name in self.clients if not name or "/" in name or name.startswith(".")]
             if bad:
-                raise ValueError(f"clients: {bad[0]!r} stands in a path; use a name without '/' and leading dot.")
+                raise ValueError(f"clients: {bad[0]!r} is used in a path; use a name without '/' and leading dot.")
         else:
             check_counts(clients=self.clients)
         check_counts(rows=self.rows)
         twice = [name for name in self.columns if self.columns.count(name) > 1]
         if not self.features or not all(self.columns) or twice:
-            raise ValueError(f"features must be different columns, and others than the label; got {self.columns}.")
+            raise ValueError(f"features must be distinct columns, different from the label; got {self.columns}.")
         if not is_one_of(self.labels, "whole", "real"):
             raise ValueError(f'labels must be "whole" or "real"; got {self.labels!r}.')
         if self.positive is not None and self.labels == "real":
-            raise ValueError('positive has no meaning where labels = "real", which has no classes; drop one of them.')
+            raise ValueError('positive has no meaning with labels = "real", which has no classes; drop one of them.')
         if isinstance(self.scales, Mapping) or self.scales is None:
             _ = self.scaling
         else:
@@ -90,15 +90,15 @@ class MemberTables:
 
     def _check_path(self) -> None:
         if isinstance(self.path, list) and len(self.path) != self.count:
-            raise ValueError(f"path must be one, or one for each of {self.count} clients; got {len(self.path)}.")
+            raise ValueError(f"path must be one path, or one for each of {self.count} clients; got {len(self.path)}.")
         if isinstance(self.path, str) and _PLACE not in self.path and not Path(self.path).name:
             raise ValueError(f"path must name a file; got {self.path!r}.")
         if self.sql is None:
             wrong = [name for name in map(self.file_name, range(self.count)) if not name.lower().endswith(KINDS)]
             if wrong:
-                raise ValueError(f"path: {wrong[0]!r} must end in {' or '.join(KINDS)}, or give sql = ...")
+                raise ValueError(f"path: {wrong[0]!r} must end in {' or '.join(KINDS)}, or set sql = ...")
         elif "order by" not in " ".join(self.sql.lower().split()):
-            raise ValueError(f"sql must say ORDER BY: a database may return rows in any order. Got {self.sql!r}.")
+            raise ValueError(f"sql must contain ORDER BY: a database may return rows in any order. Got {self.sql!r}.")
 
     @property
     def count(self) -> int:
@@ -112,7 +112,7 @@ class MemberTables:
 
     @property
     def width(self) -> int:
-        """d, the intercept counted."""
+        """d, including the intercept."""
         return len(self.features) + self.intercept
 
     @property
@@ -131,28 +131,28 @@ class MemberTables:
         return Columns(names, tuple(center.tolist()), tuple(spread.tolist()), who, self.intercept)
 
     def name(self, client: int) -> str:
-        """What stands for {client}."""
+        """The value of {client}."""
         return self.clients[client] if isinstance(self.clients, list) else str(client)
 
     def file_name(self, client: int) -> str:
-        """The path of one member's file, as the shared file has it."""
+        """The path of one member's file, as in the shared file."""
         given = self.path[client] if isinstance(self.path, list) else self.path
         return given.replace(_PLACE, self.name(client))
 
     def read(self, client: int, folder: Path) -> tuple[Float[np.ndarray, "n d"], Shaped[np.ndarray, " n"]]:
-        """One member's rows, scaled, and their labels: nothing is filled in, and nothing is left out."""
+        """Read one member's scaled rows and their labels: nothing is imputed or left out."""
         path = folder / self.file_name(client)
         if not path.is_file():
             raise TableRefused(
-                f"there is no file path = {self.file_name(client)!r} in the client's folder of data",
-                f"{path} is not there; `federation up --data`, or data= in the node's configuration, names the folder",
+                f"there is no file path = {self.file_name(client)!r} in the client's data folder",
+                f"{path} is not there; set the folder by `federation up --data`, or data= in the node's configuration",
             )
         frame = self._load(path)
         for name in self.columns:
             times = list(frame.columns).count(name)
             if times != 1:
                 there = f"the columns are {', '.join(map(repr, map(str, frame.columns)))}"
-                what = f"there is no column {name!r}" if times == 0 else f"column {name!r} stands twice"
+                what = f"there is no column {name!r}" if times == 0 else f"column {name!r} occurs twice"
                 raise TableRefused(f"{what} in the client's table", there)
         if len(frame) < self.rows:
             raise TableRefused(f"the client's table has fewer rows than rows = {self.rows}", f"it has {len(frame)}")
@@ -175,55 +175,55 @@ class MemberTables:
         what = f"label {self.label!r}"
         if self.positive is not None:
             if column.isna().any():
-                raise TableRefused(f"{what} says nothing in some rows", f"{int(column.isna().sum())} of {len(column)}")
+                raise TableRefused(f"{what} is missing in some rows", f"{int(column.isna().sum())} of {len(column)}")
             column = column.astype(str)
             found, positive = column.unique().tolist(), str(self.positive)
             if len(found) > 2 or (len(found) == 2 and positive not in found):
-                raise TableRefused(f"{what} holds other classes than positive = {self.positive!r} and one more",
-                                   f"it holds {found[:5]}")  # fmt: skip
+                raise TableRefused(f"{what} has other classes than positive = {self.positive!r} and one more",
+                                   f"it contains {found[:5]}")  # fmt: skip
             return (column == positive).to_numpy(np.int32)
         hint = "" if self.labels == "real" else "; positive = ... in [data] names the class that is 1"
         values = _numbers(column, what, hint)
         if self.labels == "real":
             return values
         if np.any(values != np.floor(values)) or np.any(np.abs(values) >= 2**31):
-            raise TableRefused(f'{what} holds numbers that are no classes; labels = "real" takes any numbers')
+            raise TableRefused(f'{what} contains numbers that are not classes; labels = "real" allows any numbers')
         return values.astype(np.int32)
 
 
 def _numbers(column: Unchecked["pd.Series[Any]"], what: str, hint: str = "") -> Float[np.ndarray, " n"]:
-    """Finite numbers, to the bit as they are written."""
+    """Finite numbers, read exactly as written."""
     if getattr(column.dtype, "kind", "O") in "buif":
         values = column.to_numpy(np.float64, na_value=np.nan)
-    else:  # text of a CSV file, decimals of a database, or what is no number at all
+    else:  # text from a CSV file, decimals from a database, or no numbers at all
         missing = column.isna().to_numpy()
         cells = [np.nan if gone else _float(cell) for cell, gone in zip(column, missing, strict=True)]
         text = np.asarray([cell is None for cell in cells])
         if text.any():
             row = int(np.argmax(text))
-            raise TableRefused(f"{what} holds text, not numbers{hint}", f"row {row + 1} says {column.iloc[row]!r}")
+            raise TableRefused(f"{what} contains text, not numbers{hint}", f"row {row + 1} is {column.iloc[row]!r}")
         values = np.asarray(cells, np.float64)
     bad = ~np.isfinite(values)
     if bad.any():
         raise TableRefused(
-            f"{what} holds no finite number in some rows of the client's table",
+            f"{what} is missing or non-finite in some rows of the client's table",
             f"{int(bad.sum())} of {len(values)} rows, the first is row {int(np.argmax(bad)) + 1}; fill or drop them",
         )
     return values
 
 
 def _float(cell: object) -> float | None:
-    """A cell as a number, None where it is none: Python reads the nearest one, and 1_000 is no number of a table's."""
+    """A cell as a number, None if it is not one: Python rounds to the nearest float; 1_000 is not a number here."""
     try:
         return None if isinstance(cell, str) and "_" in cell else float(cell)  # type: ignore[arg-type]  # tried
     except (TypeError, ValueError, OverflowError):
         return None
 
 
-def check_header(path: Path) -> None:
-    """Refuse a CSV file that names a column twice: pandas would give the second another name."""
+def check_header(path: Path, mark: str = ",") -> None:
+    """Raise if a CSV file with this separator names a column twice: pandas would rename the second."""
     with path.open(newline="", encoding="utf-8-sig") as file:
-        header = next(csv.reader(file), [])
+        header = [name.strip() for name in next(csv.reader(file, delimiter=mark), [])]
     twice = [name for name in dict.fromkeys(header) if name and header.count(name) > 1]
     if twice:
         raise ValueError(f"{path.name}: column {twice[0]!r} occurs twice; keep one.")
@@ -235,11 +235,11 @@ def _load_file(path: Path) -> Unchecked["pd.DataFrame"]:
     if path.suffix.lower() == ".parquet":
         return pd.read_parquet(path)
     check_header(path)
-    return pd.read_csv(path, dtype=str, encoding="utf-8-sig")  # numbers are read later, each to its last bit
+    return pd.read_csv(path, dtype=str, encoding="utf-8-sig")  # numbers are parsed later, exactly
 
 
 def _query(url: str, sql: str) -> Unchecked["pd.DataFrame"]:
-    """What a database answers. Whatever the statement would write is refused (SQLite) or rolled back."""
+    """The result of a query. Writes are refused (SQLite) or rolled back."""
     import pandas as pd
     import sqlalchemy
 

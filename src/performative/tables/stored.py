@@ -1,7 +1,7 @@
 """Tables of client data that are not arrays of floats: on disk, or packed into bytes.
 
-They stand in a population's table fields (`pf.populations.Static(x=pf.tables.OnDisk("x.npy"), y=labels)`) and go
-through every executor like arrays do. What a step costs in memory is the rows that it looks at.
+They are used in a population's table fields (`pf.populations.Static(x=pf.tables.OnDisk("x.npy"), y=labels)`) and work
+with every executor like arrays. A step needs memory only for the rows that it reads.
 """
 
 import dataclasses
@@ -27,20 +27,20 @@ from performative.types import AbstractTable, ArrayLike, Counts, Numbers, as_arr
 
 __all__ = ["OnDisk", "Packed", "write"]
 
-# Bytes read by one call to the system, and looked through at once by a check.
+# Bytes read per system call, and checked at once.
 _BLOCK = 1 << 26
-# Stands after the array in files of `write`, before the clients' numbers of rows; NumPy does not read that far.
+# Follows the array in files of `write`, before the clients' row counts; NumPy does not read that far.
 _COUNTS = b"rows of each client"
 
 
 @dataclasses.dataclass(frozen=True)
 class RowFile:
-    """A .npy file [N, m, ...] as it is now. It is part of compiled programs: a file that changes is another one.
+    """A .npy file [N, m, ...] in its current state. It is part of compiled programs: a changed file is a different one.
 
-    Descriptions tell it by its size and the time of its last change, not by its place: it may be moved.
+    Descriptions identify it by its size and modification time, not by its path: it may be moved.
     """
 
-    path: Path  # not a string: `describe` then says only that there is one
+    path: Path  # not a string: `describe` then only reports that there is one
     shape: tuple[int, ...]
     dtype: str
     offset: int
@@ -53,10 +53,10 @@ class RowFile:
         return math.prod(self.shape[2:]) * np.dtype(self.dtype).itemsize
 
     def read(self, client: ArrayLike, sample: ArrayLike) -> np.ndarray:
-        """Rows `sample` of clients `client` (whole numbers from 0 that broadcast), as they are stored.
+        """Rows `sample` of clients `client` (integers from 0 that broadcast), as stored.
 
-        Each row is read once, in the order of the file; neighbors are read together. Reading, unlike a mapping of the
-        file into memory, leaves nothing behind in the process, and a file cut short is an error, not a crash.
+        Each row is read once, in file order; adjacent rows are read together. Unlike memory mapping, reading leaves
+        nothing behind in the process, and a truncated file is an error, not a crash.
         """
         place = np.asarray(np.asarray(client, np.int64) * self.shape[1] + np.asarray(sample))
         each, back = np.unique(place, return_inverse=True)
@@ -65,10 +65,10 @@ class RowFile:
         return got.reshape(*place.shape, *self.shape[2:]) if ordered else got[back.reshape(place.shape)]
 
     def _load(self, rows: np.ndarray) -> np.ndarray:
-        """Different rows of the file [N * m, ...], in ascending order."""
+        """Distinct rows of the file [N * m, ...], in ascending order."""
         out = np.empty((len(rows), *self.shape[2:]), self.dtype)
         flat = out.reshape(len(rows), self.width // out.itemsize)
-        # A piece starts where the row before is not the neighbor, and again after every so many bytes.
+        # A piece starts where the previous row is not adjacent, and at least every _BLOCK bytes.
         starts = np.arange(len(rows)) % max(1, _BLOCK // self.width) == 0
         starts[1:] |= rows[1:] != rows[:-1] + 1
         first = np.flatnonzero(starts)
@@ -80,20 +80,20 @@ class RowFile:
             now = os.fstat(file)
             if (now.st_size, now.st_mtime_ns) != (self.size, self.modified):
                 raise RuntimeError(
-                    f"{self.path} has changed since the table was made; make it again by pf.tables.OnDisk(path)."
+                    f"{self.path} has changed since the table was made; create it again with pf.tables.OnDisk(path)."
                 )
-            if hasattr(os, "posix_fadvise"):  # all are asked for at once, so that a disk works on many at a time
+            if hasattr(os, "posix_fadvise"):  # request all at once, so a disk can work in parallel
                 for piece, offset in zip(pieces, offsets, strict=True):
                     os.posix_fadvise(file, offset, piece.nbytes, os.POSIX_FADV_WILLNEED)
             got = sum(map(os.preadv, itertools.repeat(file), zip(pieces, strict=True), offsets))
         finally:
             os.close(file)
         if got != out.nbytes:
-            raise OSError(f"{self.path}: {out.nbytes} bytes were to be read, {got} came; was the file cut short?")
+            raise OSError(f"{self.path}: expected to read {out.nbytes} bytes, got {got}; was the file truncated?")
         return out
 
     def read_count(self) -> np.ndarray | None:
-        """Rows that `write` was given of each client, which stand behind the table; None where another wrote it."""
+        """Row counts of the clients, which `write` stores after the table; None for files from other sources."""
         end = self.offset + math.prod(self.shape) * np.dtype(self.dtype).itemsize
         with open(self.path, "rb") as file:
             file.seek(end)
@@ -103,10 +103,10 @@ class RowFile:
 
 
 def open_rows(path: str | os.PathLike[str]) -> RowFile:
-    """What the header of a .npy file says, checked against the file."""
+    """Read the header of a .npy file and check it against the file."""
     place = Path(path).absolute()
     if not place.is_file():
-        raise FileNotFoundError(f"OnDisk: path={str(path)!r} is no file; pf.tables.write makes one.")
+        raise FileNotFoundError(f"OnDisk: path={str(path)!r} is not a file; pf.tables.write creates one.")
     with open(place, "rb") as file:
         try:
             version = np.lib.format.read_magic(file)
@@ -114,21 +114,19 @@ def open_rows(path: str | os.PathLike[str]) -> RowFile:
             shape, fortran, dtype = read_header[version](file)
         except (ValueError, KeyError) as error:
             raise ValueError(
-                f"OnDisk: path={str(path)!r} must be a .npy file, as pf.tables.write or np.save makes it; {error}."
+                f"OnDisk: path={str(path)!r} must be a .npy file, as written by pf.tables.write or np.save; {error}."
             ) from error
         offset, now = file.tell(), os.fstat(file.fileno())
     if dtype.kind not in "buif" or dtype.itemsize > 8:
-        raise ValueError(f"OnDisk: {place.name} must hold numbers of up to 64 bits; it holds {dtype}.")
+        raise ValueError(f"OnDisk: {place.name} must contain numbers of up to 64 bits; it contains {dtype}.")
     if len(shape) < 2 or 0 in shape:
         raise ValueError(f"OnDisk: {place.name} must be [clients, rows, ...], none of them 0; it is {shape}.")
     if fortran:
-        raise ValueError(
-            f"OnDisk: {place.name} is in Fortran's order, so that no row lies in one piece; use order 'C'."
-        )
+        raise ValueError(f"OnDisk: {place.name} is in Fortran order, so rows are not contiguous; use order 'C'.")
     needed = offset + math.prod(shape) * dtype.itemsize
     if now.st_size < needed:
         raise ValueError(
-            f"OnDisk: {place.name} is cut short: {shape} of {dtype} need {needed} bytes, it has {now.st_size}. "
+            f"OnDisk: {place.name} is truncated: {shape} of {dtype} need {needed} bytes, it has {now.st_size}. "
             "Write it again."
         )
     return RowFile(place, shape, dtype.str, offset, now.st_size, now.st_mtime_ns)
@@ -141,32 +139,32 @@ def read_scale(owner: str, scale: ArrayLike | None) -> Any:
 
 
 def as_scaled(raw: Array, scale: Numbers | None) -> Array:
-    """What is stored, as numbers of the run: scale * raw; without a scale whole numbers stay whole."""
+    """Stored values in the dtype of the run: scale * raw; without a scale, integers stay integers."""
     dtype = read_dtype(raw.dtype, scale)
     return raw.astype(dtype) if scale is None else raw.astype(dtype) * jnp.asarray(scale, dtype)
 
 
 def read_dtype(stored: DTypeLike, scale: Numbers | None) -> np.dtype:
-    """The dtype of the rows that such a table gives: int32, or the floats of the run."""
+    """The dtype of the rows that such a table returns: int32, or the float dtype of the run."""
     whole = scale is None and np.dtype(stored).kind in "bui"
     return np.dtype(np.int32) if whole else np.dtype(jnp.result_type(float))
 
 
 class OnDisk(AbstractTable):
-    """Client data in a .npy file [N, m, ...] that need not fit into memory: only rows that are looked up are read.
+    """Client data in a .npy file [N, m, ...] that need not fit into memory: only the rows that are used are read.
 
         x[i, j] = scale * file[i, j]
 
-    A local step of all its clients is one read on the host, sorted by place. Rows travel to the device as they are
-    stored (uint8 images as bytes). Without `scale`, whole numbers are labels where labels are asked for (int32), and
-    numbers elsewhere. The file must stay as it is: one that changed is refused when it is read.
-    NaN, infinity and wrong labels in it are not noticed, since that takes reading it all; check=True does so for NaN
-    and infinity. Whatever goes over all rows (`risk` of a run, `Whole()`) reads all rows.
-    `pf.tables.write` makes such a file. Not for populations that rearrange their rows when they are made.
+    A local step of all its clients is one read on the host, sorted by position. Rows are sent to the device as stored
+    (uint8 images as bytes). Without `scale`, integers are labels in label fields (int32), and numbers elsewhere. The
+    file must not change: reading a changed file raises.
+    NaN, infinity and invalid labels are not detected, since that requires reading the whole file; check=True does so
+    for NaN and infinity. Anything over all rows (`risk` of a run, `Whole()`) reads all rows.
+    `pf.tables.write` creates such a file. Not for populations that rearrange their rows when they are created.
     """
 
     file: RowFile = eqx.field(static=True)
-    client: Counts  # which client's rows these are: [N] for the table of all, a number after it has been sliced
+    client: Counts  # the client of these rows: [N] for the full table, a number after slicing
     scale: Numbers | None
 
     @checked
@@ -183,7 +181,7 @@ class OnDisk(AbstractTable):
 
     @property
     def count(self) -> Int[np.ndarray, " N"] | None:
-        """How many rows of each client were written, where `pf.tables.write` did; the others are padding."""
+        """Row counts of the clients, if `pf.tables.write` wrote the file; the other rows are padding."""
         return self.file.read_count() if np.ndim(self.client) else None
 
     @property
@@ -197,18 +195,18 @@ class OnDisk(AbstractTable):
     def __getitem__(self, sample: ArrayLike | slice) -> Array:
         if np.ndim(self.client):
             raise TypeError(
-                "OnDisk: only one client's table is indexed, by sample, which is what a population's methods see; "
-                'np.load(path, mmap_mode="r") looks at the file.'
+                "OnDisk: only one client's table can be indexed, by sample, as in a population's methods; use "
+                'np.load(path, mmap_mode="r") to look at the file.'
             )
         sample = jnp.arange(self.file.shape[1])[sample] if isinstance(sample, slice) else sample
         sample, rows = jnp.asarray(sample, jnp.int32), self.file.shape[1]
         sample = jnp.clip(jnp.where(sample < 0, sample + rows, sample), 0, rows - 1)  # as arrays do
-        # One argument, since each that goes to the host costs as much as reading some twenty rows.
+        # One argument, since each transfer to the host costs as much as reading about twenty rows.
         place = jnp.stack(jnp.broadcast_arrays(jnp.asarray(self.client, jnp.int32), sample), axis=-1)
         stored = np.dtype(self.file.dtype).newbyteorder("=")
         wanted = stored if stored.itemsize <= 4 else self.dtype
         read, shape = functools.partial(_fetch, self.file, wanted), (*sample.shape, *self.file.shape[2:])
-        # The host's thread may not know that this one allows 64 bits, so they travel as two halves.
+        # The host thread may not have 64 bits enabled, so values are sent as two halves.
         halves = wanted.itemsize == 8
         sent = jax.ShapeDtypeStruct((*shape, 2), np.uint32) if halves else jax.ShapeDtypeStruct(shape, wanted)
         raw = jax.pure_callback(read, sent, place, vmap_method="expand_dims")
@@ -216,14 +214,14 @@ class OnDisk(AbstractTable):
 
 
 def _fetch(file: RowFile, dtype: np.dtype, place: ArrayLike) -> np.ndarray:
-    """Runs inside of a compiled program: NumPy only, since JAX called from here can wait for itself."""
+    """Runs inside a compiled program: NumPy only, since calling JAX from here can deadlock."""
     place = np.asarray(place)
     rows = file.read(place[..., 0], place[..., 1]).astype(dtype, copy=False)
     return rows[..., None].view(np.uint32) if dtype.itemsize == 8 else rows
 
 
 def _check_rows(file: RowFile) -> None:
-    """Refuse NaN and infinity, block by block."""
+    """Raise on NaN and infinity, checking block by block."""
     clients, rows = file.shape[:2]
     most = max(1, _BLOCK // file.width)
     for client in range(clients):
@@ -239,14 +237,14 @@ def _check_rows(file: RowFile) -> None:
 
 
 class Packed(AbstractTable):
-    """Client data [N, m, ...] in small whole numbers, in memory: images take a quarter of the room of float32.
+    """Client data [N, m, ...] as small integers, in memory: images take a quarter of the space of float32.
 
         x[i, j] = scale * raw[i, j]
 
-    They become numbers of the run when they are sampled. Without `scale`, as in `OnDisk`.
+    They are converted to the dtype of the run when sampled. Without `scale`, as in `OnDisk`.
     """
 
-    raw: Any = eqx.field(  # type: ignore[misc]  # `scale` of the class above is no field, so it does not come first
+    raw: Any = eqx.field(  # type: ignore[misc]  # `scale` of the base class is not a field, so it does not come first
         converter=lambda raw: raw if isinstance(raw, jax.Array) else as_array(raw)
     )
     scale: Numbers | None = number(default=None)
@@ -275,12 +273,12 @@ class Packed(AbstractTable):
 def write(
     path: str | os.PathLike[str], clients: Iterable[ArrayLike], *, rows: int, dtype: object = None
 ) -> Int[np.ndarray, " N"]:
-    """Write one client's rows after the other to a .npy file [N, rows, ...]; returns how many rows each has.
+    """Write the clients' rows sequentially to a .npy file [N, rows, ...]; return the number of rows of each.
 
     Only one client's rows are in memory at a time: `write("x.npy", (x[part] for part in parts), rows=longest)` with
-    x = np.load("all.npy", mmap_mode="r"), or with a client's Parquet file read in turn. Shorter tables are padded with
-    zeros, which take no room on file systems that know sparse files; the count is kept in the file too, and a
-    population that is not told it is refused. `dtype` converts, None keeps the first client's.
+    x = np.load("all.npy", mmap_mode="r"), or with the clients' Parquet files read one at a time. Shorter tables are
+    padded with zeros, which take no space on file systems with sparse files; the file also stores the counts, and a
+    population without count= raises. `dtype` converts, None keeps the first client's.
     """
     check_counts(**{"write: rows": rows})
     kept = _read_kind(dtype)
@@ -301,12 +299,12 @@ def write(
             file.write(np.ascontiguousarray(table).data)
             count.append(len(table))
         if not count:
-            raise ValueError("write: clients must hold at least one client's rows; it is empty.")
+            raise ValueError("write: clients must contain at least one client's rows; it is empty.")
         file.truncate(start + len(count) * like.nbytes)
         file.seek(0, os.SEEK_END)
         file.write(_COUNTS + np.asarray(count, "<i4").tobytes())
         file.seek(0)
-        _write_header(file, len(count), like)  # NumPy leaves room for the digits of the first length
+        _write_header(file, len(count), like)  # NumPy reserves space for more digits of the first length
 
     write_by(read_target(path, "a .npy file"), fill)
     return np.asarray(count, np.int32)
@@ -318,7 +316,7 @@ def _read_kind(dtype: object) -> np.dtype | None:
     except TypeError:
         kept = np.dtype(object)
     if kept is not None and kept.kind not in "iuf":
-        raise ValueError(f"write: dtype must be one of numbers, such as 'float32', or None; got {dtype!r}.")
+        raise ValueError(f"write: dtype must be numeric, such as 'float32', or None; got {dtype!r}.")
     return kept
 
 
@@ -330,9 +328,11 @@ def _write_header(file: BinaryIO, clients: int, like: np.ndarray) -> None:
 def _check_table(client: int, table: np.ndarray, like: np.ndarray) -> None:
     check_finite("write", **{f"clients[{client}]": table})
     if table.ndim < 1 or not 1 <= len(table) <= len(like):
-        raise ValueError(f"write: a client has 1 to rows={len(like)} rows; clients[{client}] has shape {table.shape}.")
+        raise ValueError(
+            f"write: a client must have 1 to rows={len(like)} rows; clients[{client}] has shape {table.shape}."
+        )
     if table.shape[1:] != like.shape[1:] or table.dtype != like.dtype:
         raise ValueError(
             f"write: all clients need rows like the first, {like.dtype} of shape {like.shape[1:]}; clients[{client}] "
-            f"holds {table.dtype} of shape {table.shape[1:]}. Give dtype= to convert."
+            f"has {table.dtype} of shape {table.shape[1:]}. Pass dtype= to convert."
         )

@@ -1,4 +1,4 @@
-"""The public contract check: does a part of your own do what the engine relies on?"""
+"""The public contract check: does a custom part do what the engine relies on?"""
 
 from performative.testing.check import check_part
 

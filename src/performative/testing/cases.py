@@ -42,7 +42,7 @@ SLOTS: dict[str, type] = {
     "schedule": AbstractSchedule,
     "domain": AbstractDomain,
 }
-# Different from the number of features and of cohort rows, so that an axis of clients is known by its length.
+# Different from the number of features and of cohort rows, so a client axis is identified by its length.
 _CLIENTS = 7
 
 
@@ -50,11 +50,11 @@ _CLIENTS = 7
 class Case:
     """A part and how it is used: `use(part, inputs, memory) -> (outputs, memory)` is one call.
 
-    Inputs and memory lead with an axis of instances. `fast` is `use` compiled, and `traces` counts how often.
+    Inputs and memory have a leading axis of instances. `fast` is `use` compiled, and `traces` counts compilations.
     """
 
     slot: str
-    part: Any  # whatever its slot takes
+    part: Any  # whatever its slot accepts
     use: Callable[..., tuple[PyTree, PyTree]]
     inputs: PyTree
     memory: PyTree
@@ -78,7 +78,7 @@ class Case:
 
 
 def slot_of(part: Unchecked[AbstractPart]) -> str:
-    """Which slot a part sits in."""
+    """The slot a part belongs to."""
     for slot, kind in SLOTS.items():
         if isinstance(part, kind):
             return slot
@@ -95,7 +95,7 @@ def build_case(
     seed: int,
     dtype: DTypeLike,
 ) -> Case:
-    """The part in its slot, with keys, models and memory for a few instances, in one precision."""
+    """Put the part in its slot, with keys, models and memory for a few instances, in one precision."""
     problem = _problem_for(slot, part, problem, theta)
     algorithm = _algorithm_for(slot, part, problem, algorithm)
     setup = on_device(prepare(problem, algorithm, Clock()), dtype)
@@ -144,7 +144,7 @@ def _problem_for(slot: str, part: Any, problem: Problem | None, theta: Theta | N
 
 
 def _fitting_loss(population: AbstractPopulation, theta: Theta | None) -> Loss:
-    """One of our losses that takes the population's samples."""
+    """One of our losses that accepts the population's samples."""
     start = read_theta(Problem(losses.squared, population), theta, jnp.float64)
     for loss in (losses.squared, losses.logistic(0.1), losses.cross_entropy(losses.linear_scores)):
         try:
@@ -153,7 +153,7 @@ def _fitting_loss(population: AbstractPopulation, theta: Theta | None) -> Loss:
             continue
         return loss
     raise ValueError(
-        "check_part: no loss of ours takes this population's samples; give problem=, with a loss that does."
+        "check_part: none of our losses accepts this population's samples; pass problem=, with a loss that does."
     )
 
 

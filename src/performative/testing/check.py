@@ -1,4 +1,4 @@
-"""`check_part`: finds the slot of a part and holds the part against the rules of that slot."""
+"""`check_part`: find the slot of a part and check the part against the rules of that slot."""
 
 from collections.abc import Collection
 
@@ -24,45 +24,45 @@ def check_part(
     seed: int = 0,
     skip: Collection[str] = (),
 ) -> tuple[str, ...]:
-    """Raise AssertionError, naming the rule, where a part breaks the contract of its slot.
+    """Raise AssertionError, naming the rule, if a part breaks the contract of its slot.
 
     The rules, by name:
 
     fields            whole numbers are declared by `pf.whole()` or `pf.number()`
-    types_stay        memory keeps its structure, shapes and dtypes from call to call, in float32 and float64
-    jit_equals_eager  compiled and step by step the results agree
-    vmap_equals_loop  mapped over clients, repeats or settings, and one at a time, the results agree
-    compiles_once     other numbers, other keys and the memory that came back do not compile again
+    types_stay        memory keeps its structure, shapes and dtypes across calls, in float32 and float64
+    jit_equals_eager  compiled and eager results agree
+    vmap_equals_loop  results mapped over clients, repeats or settings agree with those of a loop
+    compiles_once     other numbers, other keys and the returned memory do not trigger recompilation
     sweeps            numbers can be given a leading axis of settings
     saves             memory survives being written as plain arrays (no pickle) and read back
     padding           NaN in rows that do not count (spare, masked, past the end of a table) changes nothing
-    relabeling       renaming the clients renames the result and changes nothing else
-    sitting_out       an aggregator leaves its rows of absent clients bitwise as they were
-    sums              an aggregator that says it needs sums only makes the same move of the sum, without the updates
-    in_a_round        in two rounds of a gathered cohort the model stays finite and absent clients' memory bitwise as
-                      it was; the part traces where everyone computes, and a population gives the same result there
+    relabeling        renaming the clients renames the result and changes nothing else
+    sitting_out       an aggregator leaves its rows of absent clients bitwise unchanged
+    sums              an aggregator that declares it needs only sums makes the same move from the sum alone
+    in_a_round        in two rounds of a gathered cohort the model stays finite and absent clients' memory is bitwise
+                      unchanged; the part traces if everyone computes, and a population has the same result there
     expectations      a population's `nodes` and its draws have the same expectations
-    settling          a population's `settle` is a world that `deploy` leaves where it is, and that spells lead to;
-                      skip it where data never come to rest: runs do not need it, stable points do
+    settling          a population's `settle` is a fixed point of `deploy`, to which repeated deployment converges;
+                      skip it if data never settle: runs do not need it, stable points do
     and by slot       cohort (participation), nodes (population), projection (domain), step_size (schedule)
 
-    A rule that does not apply (no memory to save, no numbers to sweep) is passed over; parts that see one
-    client at a time cannot break `relabeling`. Without `problem` it is a tiny strategic one of seven clients.
+    A rule that does not apply (no memory to save, no numbers to sweep) is skipped; parts that see one client at a time
+    cannot break `relabeling`. Without `problem`, a tiny strategic problem with seven clients is used.
 
     Args:
         part: a population, estimator, participation, channel, aggregator, batch, schedule or domain
-        problem: a small problem that the part fits; for a population, one whose loss takes its samples
-        theta: the model to start at; needed where the population fits any model
-        algorithm: the record to put the part into, where it needs company (an aggregator that reads what one estimator
-            sends)
-        seed: of all that is drawn here
-        skip: names of rules to leave out
+        problem: a small problem that the part fits; for a population, one whose loss accepts its samples
+        theta: the model to start at; required if the population fits any model
+        algorithm: the algorithm to put the part into, if it needs specific other parts (an aggregator that reads what
+            one estimator sends)
+        seed: for all random draws
+        skip: names of rules to skip
 
     Returns the names of the rules that the part was checked against.
     """
     unknown = set(skip) - {*EVERY_SLOT, *(name for rules in SLOT_RULES.values() for name in rules)}
     if unknown:
-        raise ValueError(f"skip names rules that there are not: {sorted(unknown)}.")
+        raise ValueError(f"skip names unknown rules: {sorted(unknown)}.")
     slot = slot_of(part)
     try:
         check_fields(part)
@@ -82,7 +82,7 @@ def check_part(
                 continue
             try:
                 applies = rule(case)
-            except Exception as error:  # whatever the part raised is what it broke the rule with
+            except Exception as error:  # any exception of the part breaks the rule
                 broken(part, name, error)
             if applies is not False:
                 checked.append(name)

@@ -1,4 +1,4 @@
-"""Rules about clients: rows that do not count, names that do not matter, clients that sit out."""
+"""Rules about clients: padding rows, relabeling, and absent clients."""
 
 import dataclasses
 import itertools
@@ -32,7 +32,7 @@ _ERRORS = 5.0  # standard errors: one false alarm in a million
 
 
 def spoil_rows(tree: PyTree, rows: Array) -> PyTree:
-    """NaN in the marked rows of every floating leaf."""
+    """Put NaN in the marked rows of every floating leaf."""
 
     def spoil(leaf: Array) -> Array:
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
@@ -43,7 +43,7 @@ def spoil_rows(tree: PyTree, rows: Array) -> PyTree:
 
 
 def spoil_padding(population: AbstractPopulation) -> AbstractPopulation | None:
-    """NaN past the end of each client's table; None where no table has padding."""
+    """Put NaN past the end of each client's table; None if no table has padding."""
     if population.capacity is None or np.ndim(population.rows) == 0:
         return None
     past = jnp.arange(population.capacity, dtype=jnp.int32) >= population.rows[:, None]
@@ -74,7 +74,7 @@ def padding_of_tables(case: Case) -> bool:
 
 
 def padding_of_batches(case: Case) -> bool:
-    """For estimators: rows of a batch that its mask leaves out are never read."""
+    """For estimators: masked rows of a batch are never read."""
     spoilt = quickly_compiled(lambda part, inputs, memory: case.use(part, inputs, memory, spoil_rows))
     for i in range(INSTANCES):
         clean = case.fast(case.part, *case.instance(i))
@@ -83,7 +83,7 @@ def padding_of_batches(case: Case) -> bool:
 
 
 def padding_of_cohorts(case: Case) -> bool:
-    """For aggregators: what stands in the spare rows of a cohort is never read."""
+    """For aggregators: the spare rows of a cohort are never read."""
     for i in range(INSTANCES):
         inputs, memory = case.instance(i)
         theta, upload, cohort, weights = inputs
@@ -94,7 +94,7 @@ def padding_of_cohorts(case: Case) -> bool:
 
 
 def _by_client(tree: Tree, clients: int, move: Callable[[Array], Array]) -> Tree:
-    """Apply `move` to the leaves with one row a client, known by the length of their first axis."""
+    """Apply `move` to the leaves with one row per client, identified by the length of their first axis."""
 
     def act(leaf: PyTree) -> PyTree:
         return move(leaf) if eqx.is_array(leaf) and leaf.ndim and leaf.shape[0] == clients else leaf
@@ -103,7 +103,7 @@ def _by_client(tree: Tree, clients: int, move: Callable[[Array], Array]) -> Tree
 
 
 def relabeling_of_aggregators(case: Case) -> bool:
-    """Other names for the clients and another order of the rows give the same move."""
+    """Renaming the clients and reordering the rows yields the same move."""
     clients = case.setup.weights.shape[0]
     perm = jnp.asarray(np.random.default_rng(1).permutation(clients), jnp.int32)
     names = jnp.append(perm, jnp.int32(clients))
@@ -125,8 +125,8 @@ def relabeling_of_aggregators(case: Case) -> bool:
 
 
 def sums_of_aggregators(case: Case) -> bool:
-    """Where the sum is said to be enough: the same move and memory from it, with NaN in the place of the updates; and
-    weights that change by one factor where a client is left out."""
+    """If the sum is declared sufficient: the same move and memory from it, with NaN instead of the updates; and weights
+    that change by a common factor if a client is left out."""
     if not case.part.needs_sums_only():
         return False
 
@@ -149,12 +149,14 @@ def sums_of_aggregators(case: Case) -> bool:
         assert_same(case.fast(case.part, inputs, memory), same(case.part, inputs, memory), "from the sum: result")
         ratio = np.asarray(change(case.part, inputs, memory))
         apart = np.nanmax(ratio) / np.nanmin(ratio) - 1
-        assert apart < 1e-4, f"a client left out: the others' sum_weights change by factors that differ by {apart:.3g}."
+        assert apart < 1e-4, (
+            f"with a client left out, the others' sum_weights change by factors that differ by {apart:.3g}."
+        )
     return True
 
 
 def sitting_out_of_aggregators(case: Case) -> bool:
-    """Rows of clients that sent nothing stay bitwise as they were."""
+    """Rows of clients that sent nothing stay bitwise unchanged."""
     clients = case.setup.weights.shape[0]
     met = False
     for i in range(INSTANCES):
@@ -206,7 +208,7 @@ def relabeling_of_participation(case: Case) -> bool:
     worst = np.unravel_index(np.argmax(gap - _ERRORS * error), gap.shape)
     assert gap[worst] <= _ERRORS * error[worst] + 1e-9, (
         f"client {worst[1]} has mean {('weight', 'work')[worst[0]]} {here.mean(axis=0)[worst]:.4g}, "
-        f"and under another name {there.mean(axis=0)[worst]:.4g}."
+        f"but after relabeling {there.mean(axis=0)[worst]:.4g}."
     )
     return True
 
@@ -220,14 +222,14 @@ def _rounds(case: Case, executor: str) -> list[State]:
 
 
 def in_a_round(case: Case) -> bool:
-    """Two rounds: the model stays finite, absent clients keep their memory, both executors take the part."""
+    """Two rounds: the model stays finite, absent clients keep their memory, both executors accept the part."""
     states = _rounds(case, "gather")
-    if case.slot == "population":  # the one slot that reads its tables in another way when rows are gathered
-        assert_same(states[-1], _rounds(case, "dense")[-1], "rounds by gather against dense: state")
+    if case.slot == "population":  # the only slot that reads its tables differently when rows are gathered
+        assert_same(states[-1], _rounds(case, "dense")[-1], "rounds with gather vs. dense: state")
     else:
         eqx.filter_eval_shape(federated_round, case.setup, case.state, case.keys, "dense")
     for leaf in jax.tree.leaves(states[-1].theta):
-        assert np.all(np.isfinite(leaf)), "the model is not finite after two rounds."
+        assert np.all(np.isfinite(leaf)), "the model is non-finite after two rounds."
     for before, after in itertools.pairwise(states):
         if before.participation is None or after.participation is None:
             continue

@@ -1,4 +1,4 @@
-"""Rules that hold in every slot. A rule raises AssertionError, and returns False where it does not apply."""
+"""Rules for every slot. A rule raises AssertionError, and returns False if it does not apply."""
 
 import dataclasses
 import io
@@ -18,12 +18,12 @@ from performative.types import ArrayLike
 
 Part = TypeVar("Part", bound=AbstractPart)
 
-# Results in float64 that differ by more than the reordering of a few sums are different results.
+# Results in float64 that differ by more than reordering a few sums can explain are considered different.
 _CLOSE = 1e-9
 
 
 def broken(part: object, rule: str, error: BaseException) -> NoReturn:
-    """The one way in which a check fails."""
+    """Raise the failure of a check."""
     text = str(error).strip().splitlines()
     why = (
         (text[0] if text else "")
@@ -47,14 +47,14 @@ def _assert_structure(left: PyTree, right: PyTree, what: str) -> None:
 
 
 def assert_same(left: PyTree, right: PyTree, what: str, exact: bool = False) -> None:
-    """Two trees hold the same values: bitwise, or up to rounding."""
+    """Assert that two trees contain the same values: bitwise, or up to rounding."""
     _assert_structure(left, right, what)
     paths = jax.tree_util.tree_leaves_with_path(left)
     for (path, a), b in zip(paths, jax.tree.leaves(right), strict=True):
         a, b = _numbers(a), _numbers(b)
         name = f"{what}{jax.tree_util.keystr(path)}"
         if a.shape != b.shape:
-            raise AssertionError(f"{name}: shape {a.shape} against {b.shape}.")
+            raise AssertionError(f"{name}: shape {a.shape} vs. {b.shape}.")
         if exact or a.dtype.kind not in "fc":
             same = np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
         else:
@@ -62,7 +62,7 @@ def assert_same(left: PyTree, right: PyTree, what: str, exact: bool = False) -> 
             scale = max(1.0, float(finite.max(initial=0.0)))
             same = np.allclose(a, b, rtol=_CLOSE, atol=_CLOSE * scale, equal_nan=True)
         if not same:
-            raise AssertionError(f"{name}: {_show(a)} against {_show(b)}.")
+            raise AssertionError(f"{name}: {_show(a)} vs. {_show(b)}.")
 
 
 def _show(array: np.ndarray) -> str:
@@ -70,7 +70,7 @@ def _show(array: np.ndarray) -> str:
 
 
 def types_of(tree: PyTree) -> list[tuple[str, tuple[int, ...], str]]:
-    """Name, shape and dtype of each leaf; "weak" where the dtype was never said."""
+    """Name, shape and dtype of each leaf; "weak" if the dtype was never specified."""
 
     def dtype(leaf: Array | jax.ShapeDtypeStruct) -> str:
         return f"weak {leaf.dtype}" if getattr(leaf, "weak_type", False) else str(leaf.dtype)
@@ -80,13 +80,13 @@ def types_of(tree: PyTree) -> list[tuple[str, tuple[int, ...], str]]:
 
 
 def assert_types(left: PyTree, right: PyTree, what: str) -> None:
-    """Two trees have the same structure, shapes and dtypes."""
+    """Assert that two trees have the same structure, shapes and dtypes."""
     _assert_structure(left, right, what)
     for (name, *before), (_, *after) in zip(types_of(left), types_of(right), strict=True):
         if before != after:
             raise AssertionError(
                 f"{what}{name} was {before[1]}{list(before[0])} and became {after[1]}{list(after[0])}; "
-                "give arrays made in `init` a dtype and keep their shape."
+                "set the dtype of arrays created in `init` and keep their shape."
             )
 
 
@@ -112,7 +112,7 @@ def types_stay(case: Case) -> bool:
 
 def jit_equals_eager(case: Case) -> bool:
     inputs, memory = case.instance(0)
-    assert_same(case.use(case.part, inputs, memory), case.fast(case.part, inputs, memory), "eager against jit: result")
+    assert_same(case.use(case.part, inputs, memory), case.fast(case.part, inputs, memory), "eager vs. jit: result")
     return True
 
 
@@ -121,23 +121,23 @@ def vmap_equals_loop(case: Case) -> bool:
     mapped = quickly_compiled(eqx.filter_vmap(case.use, in_axes=(None, 0, 0)))
     together = mapped(case.part, case.inputs, case.memory)
     for i, single in enumerate(singles):
-        assert_same(single, row(together, i), f"alone against vmap, instance {i}: result")
+        assert_same(single, row(together, i), f"single vs. vmap, instance {i}: result")
     return True
 
 
 def compiles_once(case: Case) -> bool:
-    """Calls the compiled part as a run does, and counts how often JAX traced it."""
+    """Call the compiled part as a run does, and count how often JAX traced it."""
     _no_static_floats(case.part, type(case.part).__name__)
     inputs, memory = case.instance(0)
     _, memory = case.fast(case.part, inputs, memory)
     before = case.traces
     if case.memory is not None:
         case.fast(case.part, inputs, memory)
-        assert case.traces == before, "the memory that comes back makes JAX compile again; its type has changed."
+        assert case.traces == before, "the returned memory makes JAX recompile; its type has changed."
     case.fast(case.part, case.instance(1)[0], memory)
-    assert case.traces == before, "other keys and models of the same shape make JAX compile again."
+    assert case.traces == before, "other keys and models of the same shape make JAX recompile."
     case.fast(scaled(case.part, 0.75), inputs, memory)
-    assert case.traces == before, "other numbers in the part make JAX compile again; declare them with number()."
+    assert case.traces == before, "other numbers in the part make JAX recompile; declare them with number()."
     return True
 
 
@@ -148,7 +148,7 @@ def _no_static_floats(part: object, name: str) -> None:
         value = getattr(part, field.name)
         if field.metadata.get("static", False) and isinstance(value, float):
             raise AssertionError(
-                f"{name}.{field.name} = {value} is static: every other value compiles again; use number()."
+                f"{name}.{field.name} = {value} is static: every other value recompiles; use number()."
             )
         _no_static_floats(value, f"{name}.{field.name}")
 
@@ -168,7 +168,7 @@ def sweeps(case: Case) -> bool:
     stacked = jax.tree.map(lambda a, b: jnp.stack([a, b]), numbers, others)
     swept = quickly_compiled(jax.vmap(lambda leaves: case.use(eqx.combine(leaves, rest), inputs, memory)))(stacked)
     for i, part in enumerate(settings):
-        assert_same(case.fast(part, inputs, memory), row(swept, i), f"alone against swept, setting {i}: result")
+        assert_same(case.fast(part, inputs, memory), row(swept, i), f"single vs. swept, setting {i}: result")
     return True
 
 
@@ -180,7 +180,7 @@ def saves(case: Case) -> bool:
         return False
     for leaf in leaves:
         assert not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key), (
-            "memory holds a random key, which is no plain array; keys are arguments: remember a count and fold it in."
+            "memory contains a random key, which is not a plain array; keys are arguments: store a count, fold it in."
         )
     file = io.BytesIO()
     np.savez(file, *[np.asarray(leaf) for leaf in leaves])
@@ -190,7 +190,7 @@ def saves(case: Case) -> bool:
     assert_types(memory, loaded, "memory")
     assert_same(memory, loaded, "memory", exact=True)
     kept, read = (case.fast(case.part, inputs, m) for m in (memory, loaded))
-    assert_same(kept, read, "before against after saving: result", exact=True)
+    assert_same(kept, read, "before vs. after saving: result", exact=True)
     return True
 
 

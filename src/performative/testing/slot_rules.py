@@ -1,4 +1,4 @@
-"""Rules of one slot only, and the list of rules by slot."""
+"""Rules for individual slots, and the list of rules by slot."""
 
 from collections.abc import Callable
 
@@ -23,21 +23,21 @@ _ERRORS = 6.0  # standard errors: one false alarm in five hundred million number
 
 
 def cohort(case: Case) -> bool:
-    """K rows; ids of active rows differ; spare rows carry the id N and weigh nothing; tau_i within 1..E."""
+    """K rows; ids of active rows are distinct; spare rows have id N and weight 0; tau_i within 1..E."""
     clients, part = case.setup.weights.shape[0], case.part
     rows, longest = part.size(clients), case.setup.algorithm.steps
     for i in range(INSTANCES):
         chosen, _ = case.fast(part, *case.instance(i))
         ids, weight = np.asarray(chosen.ids), np.asarray(chosen.weight)
         active = np.ones(len(ids), bool) if chosen.active is None else np.asarray(chosen.active)
-        assert len(ids) == rows, f"size({clients}) says {rows} rows, but select gave {len(ids)}."
+        assert len(ids) == rows, f"size({clients}) is {rows} rows, but select returned {len(ids)}."
         real = ids[active]
-        assert len(np.unique(real)) == len(real), f"a client stands in two active rows: {ids.tolist()}."
+        assert len(np.unique(real)) == len(real), f"a client is in two active rows: {ids.tolist()}."
         assert np.all((real >= 0) & (real < clients)), f"active rows need ids 0..{clients - 1}; got {ids.tolist()}."
-        assert np.all(ids[~active] == clients), f"spare rows carry the id N = {clients}; got {ids.tolist()}."
-        assert np.all(weight[~active] == 0), f"spare rows weigh 0; got {weight.tolist()}."
+        assert np.all(ids[~active] == clients), f"spare rows must have id N = {clients}; got {ids.tolist()}."
+        assert np.all(weight[~active] == 0), f"spare rows must have weight 0; got {weight.tolist()}."
         assert np.all(np.isfinite(weight)) and np.all(weight >= 0), (
-            f"weights are finite and >= 0; got {weight.tolist()}."
+            f"weights must be finite and >= 0; got {weight.tolist()}."
         )
         if part.is_full:
             assert np.array_equal(ids, np.arange(clients)), (
@@ -48,13 +48,15 @@ def cohort(case: Case) -> bool:
             assert abs(weight.sum() - 1) < 1e-9, f"`sums_to_one`, but the weights of a round sum to {weight.sum():.6g}."
         if chosen.steps is not None:
             steps = np.asarray(chosen.steps)[active]
-            assert np.all((steps >= 1) & (steps <= longest)), f"steps lie in 1..{longest}; got {steps.tolist()}."
-        assert np.isfinite(chosen.elapsed) and chosen.elapsed >= 0, f"elapsed is a time >= 0; got {chosen.elapsed}."
+            assert np.all((steps >= 1) & (steps <= longest)), f"steps must lie in 1..{longest}; got {steps.tolist()}."
+        assert np.isfinite(chosen.elapsed) and chosen.elapsed >= 0, (
+            f"elapsed must be a time >= 0; got {chosen.elapsed}."
+        )
     return True
 
 
 def nodes(case: Case) -> bool:
-    """Weights of `nodes` are >= 0 and sum to one; `settle` gives a world like `init`'s."""
+    """Weights of `nodes` are >= 0 and sum to one; `settle` returns a world like that of `init`."""
     loss, theta = case.setup.problem.loss, case.state.theta
 
     @quickly_compiled
@@ -73,12 +75,12 @@ def nodes(case: Case) -> bool:
         )
         for leaf in jax.tree.leaves((noise, z)):
             assert leaf.shape[0] == share.shape[0], f"{share.shape[0]} weights for {leaf.shape[0]} nodes."
-        assert_types(worlds[0], worlds[1], "the world of init, against that of settle: world")
+        assert_types(worlds[0], worlds[1], "the world of init vs. that of settle: world")
     return True
 
 
 def expectations(case: Case) -> bool:
-    """E[arctan z] by `quadrature_within` is that over draws, up to chance; arctan, as data need not have a mean."""
+    """E[arctan z] by `quadrature_within` equals that over draws, up to noise; arctan, as data need not have a mean."""
     loss, theta = case.setup.problem.loss, case.state.theta
 
     def rows(mine: AbstractPopulation, noise: Noise, world: PyTree) -> Array:
@@ -99,18 +101,18 @@ def expectations(case: Case) -> bool:
 
     for client in range(min(INSTANCES, case.setup.weights.shape[0])):
         ruled, drawn, spread = (np.asarray(v) for v in look(case.part, jnp.asarray(client, jnp.int32), case.keys.data))
-        # Two means over as many draws each, for nodes that are draws themselves.
+        # Two means over equally many draws, for nodes that are draws themselves.
         far = np.abs(ruled - drawn) - _ERRORS * spread * np.sqrt(2.0 / _DRAWS)
         worst = int(np.argmax(far))
         assert far[worst] <= 1e-9, (
             f"client {client}: E[arctan z] of number {worst} of a sample is {ruled[worst]:.4g} over `nodes` and "
-            f"{drawn[worst]:.4g} over {_DRAWS} draws, too far apart for chance."
+            f"{drawn[worst]:.4g} over {_DRAWS} draws, a significant difference."
         )
     return True
 
 
 def settling(case: Case) -> bool:
-    """deploy(settle(theta), theta) = settle(theta), and spells under theta lead there from after another model."""
+    """deploy(settle(theta), theta) = settle(theta), and time steps under theta lead there after another model."""
     if not jax.tree.leaves(case.state.clients.world):
         return False
     theta, problem = case.state.theta, case.setup.problem
@@ -148,7 +150,9 @@ def step_size(case: Case) -> bool:
         assert jnp.shape(eta) == () and jnp.issubdtype(eta.dtype, jnp.floating), (
             f"eta({t}) is {eta!r}, not one floating number."
         )
-        assert bool(jnp.isfinite(eta)) and float(eta) >= 0, f"eta({t}) = {float(eta):.6g}; a step is finite and >= 0."
+        assert bool(jnp.isfinite(eta)) and float(eta) >= 0, (
+            f"eta({t}) = {float(eta):.6g}; a step size must be finite and >= 0."
+        )
     return True
 
 

@@ -33,7 +33,7 @@ INSTANCES = 3
 
 
 def scene_of(mine: AbstractPopulation, theta: Theta, loss: Loss) -> Scene:
-    """What people see who meet theta; those who read the time, at time 1."""
+    """The scene of people who face theta; at time 1 for those who read the time."""
     return Scene(theta, loss, jnp.ones(()) if mine.reads_time else None)
 
 
@@ -43,7 +43,7 @@ def row(tree: PyTree, i: int) -> PyTree:
 
 
 def _clients(setup: Setup, memory: PyTree) -> tuple[Array, PyTree]:
-    """A client an instance, and what it remembers."""
+    """One client per instance, and its memory."""
     clients = jnp.arange(INSTANCES, dtype=jnp.int32) % setup.weights.shape[0]
     return clients, jax.tree.map(lambda leaf: leaf[clients], memory)
 
@@ -188,7 +188,7 @@ def _schedule(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
 
 
 def _domain(setup: Setup, state: State, keys: Array, thetas: Theta) -> Built:
-    # Near the start, in the middle distance and far out.
+    # Near the start, at a medium distance and far out.
     far = jax.tree.map(lambda v: v * jnp.asarray([1, 10, 1000], v.dtype).reshape(-1, *(1,) * (v.ndim - 1)), thetas)
     return (lambda domain, theta, memory: (domain.project(theta), None)), far, None
 

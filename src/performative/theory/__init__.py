@@ -1,7 +1,7 @@
 """What is known without a run: exact moments of the Gaussian problem, and the theorems' constants.
 
-A namespace a paper, named as it is cited; all that they hold is here too. A theorem takes the constants of a problem
-and says what it proves of it, most often as a `Bound`, and in `unmet` which of its preconditions are broken.
+One namespace per paper, named as it is cited; everything in them is also available here. A theorem takes the constants
+of a problem and returns what it proves about it, usually as a `Bound`, with violated preconditions in `unmet`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -53,7 +53,7 @@ __all__ += zheng2024.__all__
 
 
 def __getattr__(name: str) -> Any:
-    """`THEOREMS`, which is collected when it is asked for, and names that were changed."""
+    """`THEOREMS`, collected on first access, and renamed names."""
     if name == "THEOREMS":
         from performative.theory import index
 

@@ -1,9 +1,9 @@
-"""Steps on old models, exactly: how long may they be?
+"""Steps on stale models, exactly: how large may they be?
 
     theta_{t+1} = theta_t - eta (theta_{t - tau} - Z),   Z ~ D(theta_{t - tau - s}),   E Z = m + eps theta
 
-Everyone takes part, E = 1; tau counts the moves of the server while a client was at work, s how late people met the
-model that it took.
+Full participation, E = 1; tau counts the server updates while a client was training, s how late people met the model
+that it used.
 """
 
 import math
@@ -17,13 +17,13 @@ __all__ = ["largest_stale_step", "stale_radius"]
 
 @checked
 def largest_stale_step(sensitivity: float, staleness: int) -> float:
-    """The step below which training with updates that are tau moves old settles.
+    """The step below which training with updates that are tau server updates old settles.
 
         eta (1 - eps) < 2 sin(pi / (2 (2 tau + 1)))
 
     Args:
-        sensitivity: eps < 1, of all clients alike
-        staleness: tau >= 0; 0 is 2 / (1 - eps), the border of fresh updates
+        sensitivity: eps < 1, the same for all clients
+        staleness: tau >= 0; 0 gives 2 / (1 - eps), the limit for fresh updates
     """
     _check("largest_stale_step", staleness=staleness)
     if not sensitivity < 1:
@@ -33,15 +33,15 @@ def largest_stale_step(sensitivity: float, staleness: int) -> float:
 
 @checked
 def stale_radius(eta: float, sensitivity: float, staleness: int, late: int = 0) -> float:
-    """The factor by which the mean distance to the stable point changes a move, in the long run.
+    """The factor by which the mean distance to the stable point changes per server update, in the long run.
 
         the largest |z| with  z^{tau+s+1} - z^{tau+s} + eta z^s - eta eps = 0
 
-    Training settles where it is below 1.
+    Training settles if it is below 1.
 
     Args:
-        staleness: tau, moves of the server while a client was at work
-        late: s, moves between a model and its deployment (`pf.Late(s)`)
+        staleness: tau, server updates while a client was training
+        late: s, server updates between a model and its deployment (`pf.Late(s)`)
     """
     _check("stale_radius", staleness=staleness, late=late)
     polynomial = np.zeros(staleness + late + 2)

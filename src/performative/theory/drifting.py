@@ -1,9 +1,9 @@
-"""Following data that move by themselves, exactly: how far behind, how noisy, and what is best.
+"""Tracking data that drift on their own, exactly: the lag, the noise, and the best choice.
 
     Z_i ~ N(m_i + v_i t + eps_i theta, scale_i^2),   l(theta; z) = (theta - z)^2 / 2
 
-With c = 1 - eps_bar the stable point moves by v_bar / c a unit of time. Everyone takes part, one deployment a unit of
-time. Lee and Zrnic 2026 have the setting.
+With c = 1 - eps_bar the stable point moves by v_bar / c per unit of time. Full participation, one deployment per unit
+of time. The setting is that of Lee and Zrnic 2026.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ class DriftError:
     """A mean square distance to the moving stable point, in the long run.
 
     Attributes:
-        lag: the square of what training stays behind, in the mean; noise: the variance around that
+        lag: the squared mean lag of training; noise: the variance around that
     """
 
     lag: float
@@ -38,15 +38,15 @@ class DriftError:
 def drift_error(
     velocity: Values, sensitivity: Values, scale: Values, eta: float, *, weights: Values | None = None, batch: Count = 1
 ) -> DriftError:
-    """The limit of E(theta_t - theta_PS,t)^2 for steps of constant length eta, E = 1.
+    """The limit of E(theta_t - theta_PS,t)^2 for constant step size eta, E = 1.
 
         (v_bar / (c^2 eta))^2 + eta s^2 / (c (2 - eta c)),      s^2 = sum_i p_i^2 scale_i^2 / n
 
     Args:
-        velocity, sensitivity, scale: v_i, eps_i and the standard deviation, a number or one a client
-        batch: n, samples a step
+        velocity, sensitivity, scale: v_i, eps_i and the standard deviation, a number or one per client
+        batch: n, samples per step
 
-    Holds for 0 < eta < 2 / c. Short steps lag behind, long ones are noisy: see `best_step`.
+    Holds for 0 < eta < 2 / c. Small steps lag behind, large ones are noisy: see `best_step`.
     """
     v, c, s2 = _averages("drift_error", velocity, sensitivity, scale, weights, batch)
     if not 0 < eta * c < 2:
@@ -58,17 +58,17 @@ def drift_error(
 def best_step(
     velocity: Values, sensitivity: Values, scale: Values, *, weights: Values | None = None, batch: Count = 1
 ) -> float:
-    """The constant step with the least `drift_error`: eta = x / c, x the root of one cubic.
+    """The constant step with the smallest `drift_error`: eta = x / c, x the root of one cubic.
 
         x^3 s^2 = v_bar^2 (2 - x)^2,      0 < x < 2
 
-    It is about (4 v_bar^2 / s^2)^(1/3) / c where the data move little in a unit of time beside their noise.
+    It is about (4 v_bar^2 / s^2)^(1/3) / c if the data move little per unit of time relative to their noise.
     """
     v, c, s2 = _averages("best_step", velocity, sensitivity, scale, weights, batch)
     if v == 0:
-        raise ValueError("best_step: velocity is 0 on average, so that the shorter the step the better; let it fall.")
+        raise ValueError("best_step: velocity is 0 on average, so smaller steps are better; use a decaying rate.")
     if s2 == 0:
-        raise ValueError("best_step: scale is 0: without noise a longer step is better, up to 2 / (1 - eps_bar).")
+        raise ValueError("best_step: scale is 0: without noise larger steps are better, up to 2 / (1 - eps_bar).")
     ratio = v**2 / s2
     # x^3 grows and (2 - x)^2 falls on (0, 2): one root there.
     roots = np.roots([1.0, -ratio, 4.0 * ratio, -4.0 * ratio])
@@ -81,9 +81,9 @@ def retraining_error(
     velocity: Values, sensitivity: Values, scale: Values, period: Count, *, weights: Values | None = None,
     rows: Count = 1,
 ) -> DriftError:  # fmt: skip
-    """The mean of E(theta - theta_PS,t)^2 over time where a model is trained to the minimum every `period` units.
+    """The mean of E(theta - theta_PS,t)^2 over time if a model is trained to the minimum every `period` units.
 
-        theta_{j+1} = mean of n rows a client at time j P,  deployed from (j + 1) P on
+        theta_{j+1} = mean of n rows per client at time j P,  deployed from (j + 1) P on
         lag at age a = 0, ..., P - 1:   v_bar P / c^2 + v_bar a / c,      variance  s^2 / (1 - eps_bar^2)
 
     s^2 = sum_i p_i^2 scale_i^2 / n. Needs |eps_bar| < 1. With P = 1 the lag is v_bar / c^2.
@@ -95,10 +95,10 @@ def retraining_error(
 
 @checked
 def best_period(velocity: Values, sensitivity: Values, cost: Positive, *, weights: Values | None = None) -> int:
-    """The period P with the least mean square lag + cost / P, where one retraining costs `cost` squared units of theta.
+    """The period P with the smallest mean square lag + cost / P, if one retraining costs `cost` squared units of theta.
 
-    The lag of `retraining_error` is a quadratic of P, so that the best real P solves a cubic, and the best whole one is
-    beside it.
+    The lag of `retraining_error` is quadratic in P, so the best real P solves a cubic, and the best integer is next to
+    it.
     """
     v, c, _ = _averages("best_period", velocity, sensitivity, 0.0, weights, 1)
     _check_contracts("best_period", c)
@@ -131,4 +131,4 @@ def _averages(
 
 def _check_contracts(owner: str, c: float) -> None:
     if not c < 2:
-        raise ValueError(f"{owner} needs an average sensitivity above -1, else retraining runs away; it is {1 - c:g}.")
+        raise ValueError(f"{owner} needs an average sensitivity above -1, else retraining diverges; it is {1 - c:g}.")

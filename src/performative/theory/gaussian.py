@@ -2,9 +2,8 @@
 
     Z_i ~ N(m_i + eps_i theta, scale_i^2),   l(theta; z) = (theta - z)^2 / 2
 
-After E local steps client i holds A_i theta + B_i + noise of variance S_i. With delta_i = (A_i - 1) theta +
-B_i + noise and weights w_i that are independent of it, the move sum_i w_i delta_i has known mean and
-variance.
+After E local steps client i has A_i theta + B_i + noise of variance S_i. With delta_i = (A_i - 1) theta + B_i + noise
+and independent weights w_i, the update sum_i w_i delta_i has known mean and variance.
 """
 
 import dataclasses
@@ -14,15 +13,15 @@ import numpy as np
 
 from performative._base.arguments import Count, Finite, Values, checked
 
-_NUMBERS = 1 << 22  # rounds times clients that are worked on at once
+_NUMBERS = 1 << 22  # rounds times clients processed at once
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Moments:
-    """After each round, the start first, [rounds + 1].
+    """Moments after each round, the start first, [rounds + 1].
 
     Attributes:
-        mean: E[theta_r]; variance: Var[theta_r]; mse: E[(theta_r - theta_PS)^2], NaN where eps_bar = 1
+        mean: E[theta_r]; variance: Var[theta_r]; mse: E[(theta_r - theta_PS)^2], NaN if eps_bar = 1
     """
 
     mean: np.ndarray
@@ -58,12 +57,12 @@ def weight_moments(weights: np.ndarray, scheme: str, k: int | None) -> WeightMom
 
 
 def check_scheme(scheme: str, k: int | None, clients: int) -> None:
-    """A known scheme, with k of the right size where it takes one."""
+    """Check for a known scheme, with a valid k if it takes one."""
     if scheme not in ("full", "one", "two"):
         raise ValueError(f'scheme must be "full", "one" or "two"; got {scheme!r}.')
     if scheme == "full":
         if k is not None:
-            raise ValueError(f'k is for scheme "one" or "two"; with "full" leave it out (got k={k}).')
+            raise ValueError(f'k is for scheme "one" or "two"; with "full" omit it (got k={k}).')
         return
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1 or (scheme == "two" and k > clients):
         limit = f" and k <= {clients} clients" if scheme == "two" else ""
@@ -79,9 +78,9 @@ def gaussian_moments(
     """E[theta_r], Var[theta_r] and E[(theta_r - theta_PS)^2] of P-FedAvg after each round.
 
     Args:
-        mean, sensitivity, scale: m_i, eps_i and the standard deviation, a number or one a client
-        eta: the step of every local step t = 0, 1, ..., rounds * E - 1, in order
-        batch: n, samples a step; start: theta_0; scheme: "full", "one" or "two" with k clients a round
+        mean, sensitivity, scale: m_i, eps_i and the standard deviation, a number or one per client
+        eta: the step size of every local step t = 0, 1, ..., rounds * E - 1, in order
+        batch: n, samples per step; start: theta_0; scheme: "full", "one" or "two" with k clients per round
         deploy: "step" (each local model acts on its own data), "round" (the model at the round's start does), "never"
             (theta_0 does: static learning)
     """
@@ -100,7 +99,7 @@ def gaussian_moments(
         aa, ab, bb = A**2 @ w.own, (A * B) @ w.own, B**2 @ w.own
         for r in range(len(a)):
             move = a[r] * mu + b[r]
-            # Var(theta + sum w u) given theta, averaged over theta, plus the variance that theta brings.
+            # Var(theta + sum w u) given theta, averaged over theta, plus the variance due to theta.
             spread = (w.pair - 1.0) * (move**2 + a[r] ** 2 * variance)
             spread += aa[r] * (mu**2 + variance) + 2.0 * ab[r] * mu + bb[r]
             variance = (1.0 + a[r]) ** 2 * variance + spread + noise[r]
@@ -144,7 +143,7 @@ def gaussian_rate(
         t MSE_t -> beta^2 (sum_i E[w_i^2] scale_i^2 / n + E V) / (2 beta kappa - 1),     kappa = 1 - eps_bar
         > 0
 
-    V = Var(sum_i w_i g_i) over who takes part, g_i = (1 - eps_i) theta_PS - m_i the gradients at the stable
+    V = Var(sum_i w_i g_i) over who participates, g_i = (1 - eps_i) theta_PS - m_i the gradients at the stable
     point: 0 with full participation, sum p g^2 / K in Scheme I, (N - K) / (K (N - 1)) sum p g^2 in Scheme
     II with equal weights. Needs 2 beta kappa > 1: with a smaller step the start is forgotten more slowly
     than 1/t. Holds for deploy "step" and "round".
@@ -161,7 +160,7 @@ def gaussian_rate(
 def step_variances(
     owner: str, mean: Any, sensitivity: Any, scale: Any, weights: Any, batch: int, scheme: str, k: int | None
 ) -> tuple[float, float, float]:
-    """1 - eps_bar > 0, and the variance that samples and that who takes part bring to a step at the stable point."""
+    """1 - eps_bar > 0, and the variances due to samples and to participation of a step at the stable point."""
     m, eps, sd, p = read_clients(mean, sensitivity, scale, weights)
     kappa = 1.0 - float(p @ eps)
     if not kappa > 0:
@@ -182,19 +181,19 @@ def read_clients(
 
 
 def by_client(**given: Any) -> list[np.ndarray]:
-    """Numbers, or lists of one a client, each as [N]."""
+    """Numbers, or lists of one per client, each as [N]."""
     arrays = {name: np.atleast_1d(np.asarray(value, np.float64)) for name, value in given.items()}
     N = max(array.shape[0] for array in arrays.values())
     for name, array in arrays.items():
         if array.ndim > 1 or array.shape[0] not in (1, N) or not array.size:
-            raise ValueError(f"{name} must be a number or one a client, [{N}]; got shape {np.shape(given[name])}.")
+            raise ValueError(f"{name} must be a number or one per client, [{N}]; got shape {np.shape(given[name])}.")
         if not np.all(np.isfinite(array)):
-            raise ValueError(f"{name} must hold finite numbers; got {given[name]}.")
+            raise ValueError(f"{name} must contain finite numbers; got {given[name]}.")
     return [np.broadcast_to(array, N) for array in arrays.values()]
 
 
 def with_weights(weights: Any, **given: Any) -> list[np.ndarray]:
-    """The same with p_i at the end, equal ones where `weights` is None."""
+    """As `by_client` with p_i at the end, equal if `weights` is None."""
     arrays = by_client(**given, **({} if weights is None else {"weights": weights}))
     if weights is None:
         arrays.append(np.full(len(arrays[0]), 1.0 / len(arrays[0])))
@@ -203,7 +202,7 @@ def with_weights(weights: Any, **given: Any) -> list[np.ndarray]:
 
 
 def check_weights(p: np.ndarray) -> None:
-    """Refuse weights that are negative or do not sum to one."""
+    """Raise if weights are negative or do not sum to one."""
     if np.any(p < 0) or abs(p.sum() - 1.0) > 1e-6:
         raise ValueError(f"weights must not be negative and must sum to one; they sum to {p.sum():.6g}.")
 
@@ -212,7 +211,7 @@ def read_steps(eta: Any, local_steps: int) -> np.ndarray:
     """Steps by round, [rounds, E]."""
     eta = np.asarray(eta, np.float64)
     if not np.all(np.isfinite(eta) & (eta >= 0)):
-        raise ValueError("eta must hold finite steps, none of them negative.")
+        raise ValueError("eta must contain finite, non-negative steps.")
     if eta.ndim != 1 or len(eta) % local_steps:
-        raise ValueError(f"eta must hold the step of each local step, [rounds * {local_steps}]; got shape {eta.shape}.")
+        raise ValueError(f"eta must contain a step per local step, [rounds * {local_steps}]; got shape {eta.shape}.")
     return eta.reshape(-1, local_steps)

@@ -1,11 +1,11 @@
-"""Which function holds which numbered result of which paper.
+"""Which function implements which numbered result of which paper.
 
     @numbered("jin2024", "Theorem 3.1", "E |theta_t - theta_PS|^2, all clients")
     def theorem_3_1(...): ...
 
     for row in THEOREMS: row.paper, row.number, row.function, row.says
 
-A function says itself what it holds; `THEOREMS` is read from these marks, by paper and number.
+Functions are marked with the results they implement; `THEOREMS` is collected from these marks, by paper and number.
 """
 
 import ast
@@ -23,7 +23,7 @@ T = TypeVar("T", bound=Callable[..., Any])
 
 
 class Paper(str):
-    """The key of a paper, such as "jin2024". It is equal to the number that the paper once went by, too."""
+    """The key of a paper, such as "jin2024". It also compares equal to the paper's former number."""
 
     __slots__ = ()
     __hash__ = str.__hash__
@@ -36,7 +36,7 @@ class Paper(str):
 
 
 class Papers(dict[str, str]):
-    """Key -> title; old keys are found, too."""
+    """Key -> title; old keys work, too."""
 
     def __missing__(self, key: str) -> str:
         if key in OLD_PAPERS:
@@ -44,7 +44,7 @@ class Papers(dict[str, str]):
         raise KeyError(key)
 
 
-# By citation, in the order in which they are shown. Joshi's slides have no numbers: results go by what is on the slide.
+# By citation, in display order. Joshi's slides have no numbers: results are named by what is on the slide.
 PAPERS = Papers(
     jin2024="Jin et al. 2024, P-FedAvg (AAAI)",
     jin2023="Jin et al. 2023, P-FedAvg (preprint)",
@@ -68,25 +68,25 @@ class Numbered:
 
     @property
     def function(self) -> Any:
-        """The function itself. Imported when asked for, since one of them lives outside of `theory`."""
+        """The function itself. Imported lazily, since one of them lives outside `theory`."""
         module, name = self.where.split(":")
         return functools.reduce(getattr, name.split("."), importlib.import_module(module))
 
 
 def numbered(paper: str, number: str, says: str, /) -> Callable[[T], T]:
-    """Mark what holds a result: a function, a class or a method; once for each result that it holds.
+    """Mark a function, class or method as implementing a result; apply once per result.
 
     `collect` reads the marks without importing them, so the three are plain text.
     """
     if new_paper(paper) not in PAPERS:
-        raise ValueError(f"numbered: there is no paper {paper!r} among {', '.join(PAPERS)}; name it in PAPERS first.")
+        raise ValueError(f"numbered: there is no paper {paper!r} among {', '.join(PAPERS)}; add it to PAPERS first.")
     return lambda thing: thing
 
 
 def collect(package: str) -> tuple[Numbered, ...]:
-    """All results that are marked in a package, whatever module they stand in.
+    """All marked results of a package, from all its modules.
 
-    Read from the source: importing every module would take seconds, and one result needs the accountant of privacy.
+    Read from the source: importing every module would take seconds, and one result needs the privacy accountant.
     """
     rows = []
     for folder in map(Path, importlib.import_module(package).__path__):
@@ -102,7 +102,7 @@ def collect(package: str) -> tuple[Numbered, ...]:
 
 
 def _marks(tree: ast.Module | ast.ClassDef, prefix: str) -> Iterator[tuple[str, list[str]]]:
-    """What is marked, and with what, in the order of the source."""
+    """The marked objects with their marks, in source order."""
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             for mark in node.decorator_list:
@@ -113,7 +113,7 @@ def _marks(tree: ast.Module | ast.ClassDef, prefix: str) -> Iterator[tuple[str, 
 
 
 def _place(row: Numbered) -> tuple[Any, ...]:
-    """Where a result stands in its paper: 5.9 before 5.10, the appendix last; without a number as in the source."""
+    """Sort key of a result in its paper: 5.9 before 5.10, the appendix last; unnumbered ones in source order."""
     found = re.search(r"\b([A-Z]|\d+)\.(\d+)", row.number)
     chapter, count = found.groups() if found else ("", "0")
     return list(PAPERS).index(row.paper), chapter.isalpha(), chapter.zfill(2), int(count)
@@ -124,7 +124,7 @@ THEOREMS: tuple[Numbered, ...]
 
 @functools.cache
 def __getattr__(name: str) -> Any:
-    """`THEOREMS`, read when it is asked for: reading takes longer than all else that an import does here."""
+    """`THEOREMS`, collected on first access: this takes longer than the rest of the import."""
     if name == "THEOREMS":
         return collect("performative")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,7 +2,7 @@
 
     E |theta_t - theta_PS|^2 <= v / (gamma + t)      with      eta_t = beta / (t + gamma)
 
-B.4 and C.5 stand behind Theorems 3.1 to 3.3. D.5 and D.8 replace (2.6) by gradients of bounded second moment.
+B.4 and C.5 underlie Theorems 3.1 to 3.3. D.5 and D.8 replace (2.6) by gradients of bounded second moment.
 """
 
 import math
@@ -40,12 +40,12 @@ def theorem_b_4(
         beta > 1 / mu_tilde,   gamma >= E,   eta_0 <= mu_tilde / c2,   eta_0 B <= mu_tilde E |theta_0 - theta_PS|^2,
         eta_t^2 <= 1 / (2 c3 a (1 + 2a)) where t is the a-th step of its round
 
-    The condition with B is for E > 1 only: without drift the proof needs no induction over the distance.
+    The condition with B applies only for E > 1: without drift the proof needs no induction over the distance.
 
     Differs from the paper, unless printed=True:
-    - v holds 4 B / mu_tilde^2 there, which is its value at beta = 2 / mu_tilde, the least over beta: too small
-      for any other beta;
-    - B is taken at the real first step, and the condition with B is what its hat eta_0 stands for;
+    - v contains 4 B / mu_tilde^2 there, which is its value at beta = 2 / mu_tilde, the minimum over beta: too small for
+        any other beta;
+    - B is taken at the actual first step, and the condition with B is what its hat eta_0 stands for;
     - eta_0 <= mu_tilde / c2, which Lemma B.1 needs.
     """
     return _any_steps("B.4", assumptions, local_steps, beta, gamma, "full", None, printed)
@@ -82,10 +82,10 @@ def theorem_d_5(
 
     Differs from the paper, unless printed=True:
     - beta mu - 1 in v, and c7 = 4 (E - 1) G^2 in Lemma D.4; both are too small;
-    - eta_1 <= 1 / (4 L) is asked, where Lemma B.1 needs eta_t <= mu_tilde / c2, which is less;
-    - v holds (gamma + 1) E |theta_1 - theta_PS|^2 (here with Lemma B.1's bound on it);
-    - (3) for all theta cannot hold, for |grad f(theta; theta)| >= (mu - eps_bar L) |theta - theta_PS|. The proof
-      needs it at the models that clients visit; a G that theta_0 alone breaks is refused in both forms.
+    - eta_1 <= 1 / (4 L) is required, where Lemma B.1 needs eta_t <= mu_tilde / c2, which is smaller;
+    - v contains (gamma + 1) E |theta_1 - theta_PS|^2 (here with Lemma B.1's bound on it);
+    - (3) for all theta cannot hold, as |grad f(theta; theta)| >= (mu - eps_bar L) |theta - theta_PS|. The proof needs
+      it at the models that clients visit; a G that theta_0 alone violates is unmet in both forms.
     """
     return _bounded_gradients("D.5", assumptions, local_steps, beta, gamma, "full", None, printed)
 
@@ -108,7 +108,7 @@ def theorem_d_8(
 
 
 def unmet_steps(beta: float, gamma: float, mu: float, local_steps: int) -> tuple[str, ...]:
-    """beta > 1 / mu_tilde, and gamma >= E so that eta_t <= 2 eta_{t+E}."""
+    """beta > 1 / mu_tilde, and gamma >= E, so eta_t <= 2 eta_{t+E}."""
     return broken(
         (beta * mu > 1.0, f"beta > 1 / mu_tilde = {1.0 / mu:.6g}: beta is {beta:.6g}"),
         (gamma * ROUNDING >= local_steps, f"gamma >= E = {local_steps}: gamma is {gamma:.6g}"),
@@ -117,9 +117,7 @@ def unmet_steps(beta: float, gamma: float, mu: float, local_steps: int) -> tuple
 
 def unmet_first(eta: float, limit: float, name: str) -> tuple[str, ...]:
     """A first step of at most `limit`."""
-    return broken(
-        (eta <= limit * ROUNDING, f"first step <= {name} = {limit:.6g}: it is {eta:.6g}; take a larger gamma")
-    )
+    return broken((eta <= limit * ROUNDING, f"first step <= {name} = {limit:.6g}: it is {eta:.6g}; use a larger gamma"))
 
 
 def _any_steps(

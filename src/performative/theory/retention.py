@@ -1,10 +1,10 @@
-"""Two groups of people who leave where the model serves them badly, exactly: what is left, and of which start.
+"""Two groups of people who leave if the model serves them badly, exactly: who remains, and from which start.
 
     z_k ~ N(m_k + eps_k theta, scale_k^2),   l(theta; z) = (theta - z)^2 / 2
     left_k' = nu(l_k - pay_k) left_k + join_k
     theta' = sum_k a_k (m_k + eps_k theta),   a_k = p_k left_k / sum_j p_j left_j
 
-Retrained to the minimum each round, for those who are left. Hashimoto et al. 2018 have the setting.
+Retrained to the minimum each round on those who remain. The setting is that of Hashimoto et al. 2018.
 """
 
 import dataclasses
@@ -20,8 +20,8 @@ from performative.theory.gaussian import with_weights
 
 __all__ = ["RetentionPoint", "TwoGroups"]
 
-# Weights of the first group that are looked at for points, and how often a stretch between two is halved; the step of
-# derivatives; what moves less in a round is at rest.
+# Grid size for weights of the first group, and number of bisections between two grid points; the step of numerical
+# derivatives; the movement per round below which a state is at rest.
 _GRID, _BISECTIONS, _STEP, _REST = 4001, 50, 1e-6, 1e-12
 
 
@@ -30,9 +30,10 @@ class RetentionPoint:
     """Where people and model can settle.
 
     Attributes:
-        left: what is left of each group, in units of its people at the start; theta: the model
+        left: what remains of each group, relative to its size at the start; theta: the model
         shares: a_k, the weight of each group; losses: what each sees
-        contraction: what a round leaves of a small error (spectral radius); attracting: whether that is below 1
+        contraction: the fraction of a small error that a round leaves (spectral radius); attracting: whether that is
+            below 1
     """
 
     left: np.ndarray
@@ -48,15 +49,15 @@ class RetentionPoint:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TwoGroups:
-    """Two groups, the loss that each bears, and the model that is fitted to those who are left.
+    """Two groups, the loss of each, and the model fitted to those who remain.
 
     Args:
-        mean, scale: m_k and the standard deviation, a number or one a group
-        stay: nu, a function of the losses (`pf.participation.Patience`): the chance to stay, in [0, 1]
-        join: newcomers a round, as a share of a group's people at the start; above 0
+        mean, scale: m_k and the standard deviation, a number or one per group
+        stay: nu, a function of the losses (`pf.participation.Patience`): the probability of staying, in [0, 1]
+        join: newcomers per round, as a fraction of a group's initial size; above 0
         sensitivity: eps_k < 1
-        pay: what each is paid a round to stay, in units of the loss
-        weights: p_k, None for equal ones
+        pay: what each is paid per round to stay, in units of the loss
+        weights: p_k, None for equal weights
     """
 
     mean: Values
@@ -79,15 +80,15 @@ class TwoGroups:
         if np.any(self.scale < 0):
             raise ValueError(f"TwoGroups: scale is a standard deviation and must be >= 0; got {self.scale}.")
         if np.any(self.join <= 0):
-            raise ValueError(f"TwoGroups: join must be above 0, else nobody is left in the end; got {self.join}.")
+            raise ValueError(f"TwoGroups: join must be above 0, else eventually nobody remains; got {self.join}.")
         if np.any(self.sensitivity >= 1):
-            raise ValueError(f"TwoGroups: sensitivity must be below 1, else models run away; got {self.sensitivity}.")
+            raise ValueError(f"TwoGroups: sensitivity must be below 1, else models diverge; got {self.sensitivity}.")
         chance = self._chance(np.zeros(2))
         if chance.shape != (2,) or not np.all((chance >= 0) & (chance <= 1)):
-            raise ValueError(f"TwoGroups: stay must give a chance in [0, 1] for each loss; got {chance} for [0, 0].")
+            raise ValueError(f"TwoGroups: stay must return a probability in [0, 1] per loss; got {chance} for [0, 0].")
 
     def losses(self, theta: Any) -> np.ndarray:
-        """What each group sees of a model, [..., 2]."""
+        """The loss of each group under a model, [..., 2]."""
         gap = np.asarray(theta)[..., None] * (1 - self.sensitivity) - self.mean
         return (gap**2 + self.scale**2) / 2
 
@@ -96,17 +97,17 @@ class TwoGroups:
         return np.asarray(shares @ self.mean / (1 - shares @ self.sensitivity))
 
     def step(self, left: Any, theta: Any) -> tuple[np.ndarray, np.ndarray]:
-        """What is left and the model, one round later; for many starts at once with left [..., 2], theta [...]."""
+        """What remains and the model, one round later; vectorized over starts with left [..., 2], theta [...]."""
         left, theta = np.asarray(left, np.float64), np.asarray(theta, np.float64)
         a = self._shares(left)
         answers = self.mean + self.sensitivity * theta[..., None]
         return self._chance(self.losses(theta)) * left + self.join, np.asarray(np.sum(a * answers, axis=-1))
 
     def points(self) -> tuple[RetentionPoint, ...]:
-        """All points that a round leaves as they are, by the weight of the first group.
+        """All fixed points of a round, ordered by the weight of the first group.
 
-        Roots of a_0 -> what it would be once people have settled under the model for a_0: each change of sign on a grid
-        of 4001 weights is bisected.
+        Found as fixed points of the map from a_0 to its value once people have settled under the model for a_0: each
+        sign change on a grid of 4001 weights is bisected.
         """
         grid = np.linspace(0.0, 1.0, _GRID)
         gaps = self._gap(grid)
@@ -121,13 +122,13 @@ class TwoGroups:
 
     @checked
     def ends(self, left: Values, theta: Values | None = None, rounds: Count = 2000) -> np.ndarray:
-        """Which of `points` each start leads to, by number; -1 where it is at none of them after so many rounds.
+        """Index of the point in `points` that each start leads to; -1 if it is at none of them after `rounds` rounds.
 
-        left [..., 2]; theta None starts with the model that fits those who are there.
+        left [..., 2]; theta None starts with the model fitted to those present.
         """
         left = np.asarray(left, np.float64)
         if left.shape[-1:] != (2,) or not np.all(np.isfinite(left)) or np.any(left < 0) or np.any(left.sum(-1) <= 0):
-            raise ValueError(f"ends: left must hold what is left of both groups, [..., 2], not all 0; got {left}.")
+            raise ValueError(f"ends: left must contain what remains of both groups, [..., 2], not all 0; got {left}.")
         at = self.model(self._shares(left)) if theta is None else np.broadcast_to(theta, left.shape[:-1])
         for _ in range(rounds):
             before = left, at

@@ -1,4 +1,4 @@
-"""Watching a running deployment: evidence and intervals that hold at every look."""
+"""Monitoring a running deployment: evidence and intervals that are valid at every look."""
 
 from performative.watch.forecast import WatchForecast
 from performative.watch.monitor import Outcome, Watch

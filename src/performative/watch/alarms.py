@@ -1,24 +1,24 @@
-"""What is told at once, each thing once."""
+"""Alarms, each raised once."""
 
 import math
 from typing import Any
 
 
 class Alarms:
-    """Alarms so far, in order. An alarm has an id of its own, so that it is told once however often it holds."""
+    """Alarms so far, in order. Each alarm has its own id, so it is raised once however often its condition holds."""
 
     def __init__(self, raised: list[dict[str, Any]] | None = None):
         self.raised = raised or []
 
     def check(self, watch: Any, look: int) -> list[dict[str, Any]]:
-        """What holds now of a `Watch` and was not told before."""
+        """New alarms: conditions of a `Watch` that hold now and were not raised before."""
         told = {one["id"] for one in self.raised}
         new = [{"id": id, "look": look, "told": False, **facts} for id, facts in _holding(watch) if id not in told]
         self.raised += new
         return [dict(one) for one in new]
 
     def waiting(self) -> list[dict[str, Any]]:
-        """Not yet told to a webhook."""
+        """Alarms not yet sent to a webhook."""
         return [one for one in self.raised if not one["told"]]
 
 

@@ -1,4 +1,4 @@
-"""Rows of a batch, checked: what is wrong with one is named, and never stops the watch."""
+"""Rows of a batch, checked: faults are reported, and never stop the watch."""
 
 import dataclasses
 import datetime
@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-# Columns that have a role; theta_<name> and explore_<name> hold the model and what chance added to it. All others are
+# Columns that have a role; theta_<name> and explore_<name> contain the model and its random part. All others are
 # features, as in an audit's logs.
 ROLES = ("deployment", "time", "client", "label", "score", "accepted", "group", "loss", "row")
 MODEL, CHANCE = "theta_", "explore_"
 ONLY_CLIENT = "all"
-# Larger numbers overflow when squares are summed.
+# Sums of squares of larger numbers would overflow.
 _LARGEST = 1e100
 
 
 class Fault(ValueError):
-    """What is wrong with a batch: a short code that is counted, and a sentence."""
+    """A fault of a batch: a short code, by which faults are counted, and a sentence."""
 
     def __init__(self, code: str, message: str):
         super().__init__(message)
@@ -29,7 +29,7 @@ class Fault(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Schema:
-    """Names that the first good batch fixes: columns that may react, parameters, and the roles that rows had."""
+    """Names fixed by the first valid batch: columns that may react, and parameters."""
 
     columns: tuple[str, ...]
     parameters: tuple[str, ...]
@@ -37,9 +37,9 @@ class Schema:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows under one model; arrays of one length but for theta and explored [d].
+    """Rows under one model; arrays of one length except theta and explored [d].
 
-    `numbers` [n, q] are the columns that may react. What is not told is None, NaN or "".
+    `numbers` [n, q] are the columns that may react. Missing values are None, NaN or "".
     """
 
     deployment: str
@@ -56,9 +56,9 @@ class Rows:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Batch:
-    """A batch as it was read: its id, the digest of its content, rows by deployment, and what was dropped.
+    """A batch as read: its id, the digest of its content, rows by deployment, and what was dropped.
 
-    `bounded_loss`: the loss was made of labels and scores, so that it lies between 0 and 1.
+    `bounded_loss`: the loss was computed from labels and scores, so it lies between 0 and 1.
     """
 
     id: str
@@ -82,13 +82,13 @@ def read_batch(
     time: Any = None,
     id: str | None = None,
 ) -> Batch:
-    """Check a table (a DataFrame, a dictionary of columns, an Arrow table). Raises `Fault` and nothing else."""
+    """Read and check a table (a DataFrame, a dictionary of columns, an Arrow table). Raises only `Fault`."""
     try:
         frame = _frame(data)
         return _read(frame, schema, columns, parameters, theta, explored, deployment, time, id)
     except Fault:
         raise
-    except Exception as error:  # whatever a foreign table does when it is looked at
+    except Exception as error:  # whatever a foreign table raises when it is read
         raise Fault("unreadable", f"cannot be read as a table: {type(error).__name__}: {error}") from error
 
 
@@ -115,10 +115,10 @@ def _read(
     features = [name for name in frame.columns if name not in taken and not name.startswith("Unnamed:") and name]
     columns = schema.columns if schema is not None else tuple(columns or features)
     if not columns:
-        raise Fault("schema", f"no column is left that may react; all of {list(frame.columns)} have a role.")
+        raise Fault("schema", f"no column is left that may react: all of {list(frame.columns)} have a role.")
     for name in columns:
         if name not in frame.columns:
-            raise Fault("schema", f"there is no column {name!r}, which this watch follows.")
+            raise Fault("schema", f"there is no column {name!r}, which this watch monitors.")
     dropped: Counter[str] = Counter()
     numbers = np.stack([_numbers(frame, name) for name in columns], 1)
     good = np.all(np.abs(numbers) < _LARGEST, axis=1)
@@ -168,10 +168,10 @@ def _parameters(models: list[str], schema: Schema | None, asked: Any, theta: Any
         wanted = schema.parameters if schema is not None else tuple(asked)
         for name in wanted:
             if name not in there:
-                raise Fault("model", f"the model's parameter {name!r} is not told; give a column {MODEL}{name}.")
+                raise Fault("model", f"the model's parameter {name!r} is missing; add a column {MODEL}{name}.")
         return wanted
     if not there:
-        raise Fault("model", f"the model is not told: give columns {MODEL}<name>, or theta=.")
+        raise Fault("model", f"the model is missing: add columns {MODEL}<name>, or pass theta=.")
     return tuple(there)
 
 
@@ -203,7 +203,7 @@ def _numbers(frame: Any, name: str) -> np.ndarray:
     try:
         return pd.to_numeric(frame[name]).to_numpy(np.float64, na_value=np.nan)
     except (ValueError, TypeError) as error:
-        raise Fault("type", f"column {name!r} must hold numbers: {error}.") from error
+        raise Fault("type", f"column {name!r} must be numeric: {error}.") from error
 
 
 def _texts(frame: Any, name: str) -> np.ndarray | None:
@@ -223,7 +223,7 @@ def _yes_or_no(frame: Any, name: str) -> np.ndarray | None:
 
 
 def _loss(frame: Any, accepted: np.ndarray | None) -> np.ndarray | None:
-    """As told; else the squared error of a score between 0 and 1, or who was accepted against the label."""
+    """As given; else the squared error of a score between 0 and 1, or whether the decision differs from the label."""
     if "loss" in frame:
         return _numbers(frame, "loss")
     if "label" not in frame:
@@ -239,7 +239,7 @@ def _loss(frame: Any, accepted: np.ndarray | None) -> np.ndarray | None:
 
 
 def _time(value: Any) -> float | None:
-    """A number, or a date as days since 1970 (UTC without a zone)."""
+    """A number, or a date as days since 1970 (UTC if it has no time zone)."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if hasattr(value, "isoformat"):
@@ -258,7 +258,7 @@ def _time(value: Any) -> float | None:
 
 
 def _digest(frame: Any, *told: Any) -> str:
-    """Of the content, in the order of the rows."""
+    """Digest of the content, in the order of the rows."""
     total = hashlib.blake2b(repr([*frame.columns, *map(str, told)]).encode(), digest_size=16)
     for name in frame.columns:
         total.update("\x1f".join(map(str, frame[name].tolist())).encode())

@@ -1,4 +1,4 @@
-"""The least evidence over a level and a trend that are not known, in closed form for each guess of the drift."""
+"""The least evidence over an unknown level and trend, in closed form for each guess of the drift."""
 
 from typing import Any, NamedTuple
 
@@ -8,25 +8,25 @@ from performative.watch.elimination import eliminate, solve
 
 # Shares of the two terms of M.
 _SHARES = (0.9, 0.1)
-# Variances of B, in units of phi / (first move of the parameter)^2: an effect of 0.2 to 200 standard errors for it.
+# Variances of B, in units of phi / (first move of the parameter)^2: effects of 0.2 to 200 standard errors for it.
 _EFFECTS = (0.03, 3.0, 3e2, 3e4)
-# Precisions of what may be a trend, in units of one look: standard errors a look of 1 and of 0.03.
+# Precisions of a possible trend, in units of one look: 1 and 0.03 standard errors per look.
 _TRENDS = (1.0, 1e3)
-# Precision of the coefficient of an innovation, times phi: between -1 and 1, most of them.
+# Precision of the coefficient of an innovation, times phi: most of its mass lies between -1 and 1.
 _LAG = 4.0
 _TINY = 1e-100
-# Least variance of noise, in units of the mean square: models and data without any noise are taken to have this.
+# Floor on the noise variance, in units of the mean square, for models and data without any noise.
 _NOISE = 1e-18
-# For regressions on a single look: small against what any look adds.
+# For regressions on a single look: small compared with what any look adds.
 RIDGE = 1e-9
 
 
 class Nuisance(NamedTuple):
-    """Sums over looks, [..., G] with p columns that are not known beside one parameter t.
+    """Sums over looks, [..., G] with p columns of unknown coefficients besides one parameter t.
 
     Attributes:
         gram: [p, p, ..., G] of those columns; y, z, t: [p, ..., G] with the data, the weights and the parameter
-        kinds: what each of the p is, as `kinds` says
+        kinds: what each of the p columns is, from `kinds`
         yy, ty, zy, tt, zz: the rest; unit: the square of the parameter's first move
     """
 
@@ -46,17 +46,17 @@ class Nuisance(NamedTuple):
 
 
 def least_evidence(sums: Nuisance, xp: Any = np) -> Any:
-    r"""[...] log inf_{g, beta} M(g, beta), from below.
+    r"""[...] a lower bound of log inf_{g, beta} M(g, beta).
 
     Along beta = beta_hat + s (the direction in which sum z x~ beta grows fastest) the two terms are, with delta = sum z
     (y~ - x~ beta_hat), V = sum z^2 and D = (sum z x~)(sum x~ x~')^-1 (sum z x~)',
 
         A(s) = log 0.9 - log(1 + rho V) / 2 + (delta - s)^2 / (2 phi (V + 1 / rho)),     C(s) = C(0) + s^2 / (2 phi D)
 
-    one falls and the other grows from s = 0 to delta. log(e^A + e^C) >= max(A, C), whose least value is C(0) where that
-    is above A(0), and else where they cross, a root of a quadratic. As phi is measured, x = Z^2 / 2 of a normal
-    becomes nu / 2 log(1 + 2 x / nu), that of Student's t with nu degrees of freedom, which is less. Of several rho, log
-    of the mean is at least the largest less log of their number.
+    one decreases and the other increases from s = 0 to delta. log(e^A + e^C) >= max(A, C), whose minimum is C(0) if
+    that is above A(0), and otherwise at their crossing, a root of a quadratic. As phi is estimated, x = Z^2 / 2 of a
+    normal becomes nu / 2 log(1 + 2 x / nu), that of Student's t with nu degrees of freedom, which is smaller. For
+    several rho, the log of the mean is at least the largest minus the log of their number.
     """
     n, p = sums.looks, len(sums.gram)
     ridge = RIDGE * np.eye(p).reshape(p, p, *(1,) * (sums.gram.ndim - 2))
@@ -80,7 +80,7 @@ def least_evidence(sums: Nuisance, xp: Any = np) -> Any:
         bottom = np.log(_SHARES[0]) - 0.5 * xp.log1p(rho * V)
         at_zero = bottom + falls * delta**2 - ruled_out
         half = falls * delta
-        # (falls - grows) s^2 - 2 half s + at_zero = 0, by the form that does not cancel.
+        # (falls - grows) s^2 - 2 half s + at_zero = 0, in the form that avoids cancellation.
         wide = xp.sqrt(xp.maximum(half**2 - (falls - grows) * at_zero, 0.0))
         s = xp.clip(at_zero / xp.maximum(half + wide, _TINY), 0.0, delta)
         met = bottom + _as_student(falls * (delta - s) ** 2, degrees, xp)
@@ -90,19 +90,19 @@ def least_evidence(sums: Nuisance, xp: Any = np) -> Any:
 
 
 def _as_student(value: Any, degrees: Any, xp: Any) -> Any:
-    """Less where phi was measured on few looks: nu / 2 log(1 + 2 x / nu) for x > 0, as Student's t has it for N's x."""
+    """Correct for phi estimated on few looks: nu / 2 log(1 + 2 x / nu) for x > 0, Student's t instead of a normal."""
     return xp.where(value > 0, 0.5 * degrees * xp.log1p(2 * xp.maximum(value, 0.0) / degrees), value)
 
 
 def kinds(trends: int, lags: int, others: int) -> tuple[str, ...]:
-    """The columns that are not known: level, trend, innovations of y and of the parameter, other parameters."""
+    """The columns with unknown coefficients: level, trend, innovations of y and the parameter, other parameters."""
     return ("level", "trend")[:trends] + ("lag",) * lags + ("parameter",) * (lags + others)
 
 
 def log_marginal(sums: Nuisance, phi: Any, base: Any, xp: Any = np) -> Any:
     """[...] log q: the likelihood, averaged over guesses and over Gaussian beta and B of several sizes.
 
-    The level is drawn about that of the first look with the variance of its mean, the rest about 0.
+    The level is drawn around that of the first look with the variance of its mean, the rest around 0.
     """
     p = len(sums.gram)
     side = xp.concatenate([sums.y, sums.ty[None]])
@@ -125,7 +125,7 @@ def log_marginal(sums: Nuisance, phi: Any, base: Any, xp: Any = np) -> Any:
 
 
 class _Nested:
-    """A matrix of arrays that are not stacked, to be read entry by entry."""
+    """A matrix of unstacked arrays, read entry by entry."""
 
     def __init__(self, rows: list[list[Any]]):
         self.rows, self.shape = rows, (len(rows), len(rows))

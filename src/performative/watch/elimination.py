@@ -1,4 +1,4 @@
-"""Small linear systems, many at once: the axes of the matrix come first, those of the problems behind."""
+"""Many small linear systems at once: the matrix axes come first, then the batch axes."""
 
 from typing import Any
 
@@ -6,14 +6,14 @@ import numpy as np
 
 
 def solve(A: Any, B: Any, xp: Any = np) -> Any:
-    """A^-1 B of positive definite A [p, p, ...] and B [p, r, ...]; the axes behind broadcast."""
+    """A^-1 B of positive definite A [p, p, ...] and B [p, r, ...]; the trailing axes broadcast."""
     return eliminate(A, B, xp)[0]
 
 
 def eliminate(A: Any, B: Any, xp: Any = np) -> tuple[Any, Any]:
-    """A^-1 B [p, r, ...] and log det A by elimination without pivots, in a number of array operations that p sets.
+    """A^-1 B [p, r, ...] and log det A by elimination without pivoting; the number of array operations depends on p.
 
-    LAPACK takes matrices one at a time: for a hundred thousand of a few rows this is many times as fast.
+    LAPACK solves one matrix at a time: for a hundred thousand small matrices this is many times as fast.
     """
     p, r = A.shape[0], B.shape[1]
     rows = [[A[i, j] for j in range(p)] + [B[i, j] for j in range(r)] for i in range(p)]

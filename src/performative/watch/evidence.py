@@ -1,29 +1,29 @@
-r"""Evidence for a reaction that may be looked at after every batch: an e-process against drift alone.
+r"""Evidence for a reaction that may be inspected after every batch: an e-process against drift alone.
 
     y_t = a + b t + m_t + B theta_t + e_t,      Var(e_t) = phi / count_t,      m one of `guesses`;      H0: B = 0
 
 Each guess g of the drift gives innovations (a Kalman filter, the same for y, for 1 and t, and for theta), in which H0
-is y~ = x~ beta + noise, independent of the past, whatever rule chose theta_t from the data before it. x holds 1 and t,
-the other parameters, and the last innovations of y and theta where drift is a walk or smooth, for what a guess does
-not get right. For each (g, beta)
+is y~ = x~ beta + noise, independent of the past, whatever rule chose theta_t from the data before it. x contains 1 and
+t, the other parameters, and the last innovations of y and theta if drift is a walk or smooth, to absorb the error of a
+guess. For each (g, beta)
 
     M(g, beta) = 0.9 Int exp(sum_s lambda z_s r_s - lambda^2 z_s^2 phi / 2) dN(lambda) + 0.1 q(y) / p(y | g, beta, B=0)
 
-is a supermartingale that begins at 1: r = y~ - x~ beta; z_s is what theta_s leaves beside 1 and t, by a regression on
-models up to s only; q is the marginal likelihood of all guesses with Gaussian beta and B. The first term sees the
-reaction, the second one rules out levels, trends and drifts that the data rule out. The evidence is the least over
-what is not known,
+is a supermartingale that starts at 1: r = y~ - x~ beta; z_s is the residual of theta_s given 1 and t, by a regression
+on models up to s only; q is the marginal likelihood of all guesses with Gaussian beta and B. The first term detects
+the reaction, the second excludes levels, trends and drifts that the data rule out. The evidence is the infimum over the
+unknowns,
 
     E = inf_{g, beta} M(g, beta),      P(E ever reaches 1/alpha | no reaction) <= alpha                        (Ville)
 
-so that nothing is paid for a level or a trend but where models move along with it. Universal inference (Wasserman,
-Ramdas and Balakrishnan 2020) is the second term alone; Robbins' normal mixture is the first.
+so a level or a trend costs nothing unless models move along with it. Universal inference (Wasserman, Ramdas and
+Balakrishnan 2020) is the second term alone; Robbins' normal mixture is the first.
 
-Assumed: a batch's mean is close to normal given the past (or sub-Gaussian with that variance), rows of a batch are
-independent, and drift is one of the guesses. phi is estimated from the residuals, and Student's form of the
-evidence taken: valid in the limit of many looks, as asymptotic confidence sequences are (Waudby-Smith et al. 2024), and
-measured to be for few; nothing is said before 6 looks and one for each column of x. Exact without any of
-this: `randomized`.
+Assumes that a batch's mean is close to normal given the past (or sub-Gaussian with that variance), that rows of a batch
+are independent, and that drift is one of the guesses. phi is estimated from the residuals, with Student's form of the
+evidence: valid in the limit of many looks, like asymptotic confidence sequences (Waudby-Smith et al. 2024), and in
+simulations also for few; there is no evidence before 6 looks plus one per column of x. `randomized` is exact without
+any of these assumptions.
 """
 
 from typing import Any, NamedTuple
@@ -34,17 +34,17 @@ from performative.watch.crossing import RIDGE, Nuisance, kinds, least_evidence
 from performative.watch.elimination import solve
 from performative.watch.guesses import LAGS, Guesses, guesses, moves, start, trends
 
-# Looks beyond the unknown level and trend before anything is said.
+# Looks beyond the unknown level and trend before there is any evidence.
 FIRST = 6
-# Share of a parameter's movement beside drift and the other parameters below which it counts as none.
+# If less than this share of a parameter's movement is left beside drift and other parameters, it counts as fixed.
 _STILL = 1e-6
 
 
 class Sums(NamedTuple):
-    """All that is remembered of a series, whatever its length. Axes: q columns, d parameters, G guesses.
+    """The whole memory of a series, whatever its length. Axes: q columns, d parameters, G guesses.
 
     Leading axes (...), if any, are independent series that share times and counts. A letter is a column in innovations:
-    x the p columns whose coefficients are not known (1, t, the other parameters, and the last innovations of y and of
+    x the p columns with unknown coefficients (1, t, the other parameters, and the last innovations of y and of
     the parameter), t of theta, y of the data, z of the weights; two letters are the sum of products.
     """
 
@@ -70,7 +70,7 @@ class Sums(NamedTuple):
 
 
 def begin(drift: str, columns: int, parameters: int, lead: tuple[int, ...] = ()) -> Sums:
-    """Nothing seen yet."""
+    """Empty sums."""
     told, k, lags, q, d = guesses(drift), trends(drift), LAGS[drift], columns, parameters
     G, p = len(told.level), k + 2 * lags + d - 1
     each = (*lead, d, q, G)
@@ -85,10 +85,10 @@ def begin(drift: str, columns: int, parameters: int, lead: tuple[int, ...] = ())
 
 
 def look(sums: Sums, told: Guesses, y: Any, theta: Any, noise: Any, time: Any, gap: float, xp: Any = np) -> Sums:
-    """The sums after one more look.
+    """Update the sums by one look.
 
     Args:
-        y: [..., q] means less those of the first look; theta: [..., d] the model less the first
+        y: [..., q] means minus those of the first look; theta: [..., d] the model minus the first
         noise: count of the first look / count of this one
         time: looks since the first, 0 there; gap: looks since the last one, 0 at the first
     """
@@ -108,7 +108,7 @@ def look(sums: Sums, told: Guesses, y: Any, theta: Any, noise: Any, time: Any, g
     sums = sums._replace(
         covariance=covariance - gain[:, None] * gain * variance, state_x=state_x, state_t=state_t, state_y=state_y
     )
-    if first:  # what it says of the level is the prior of q
+    if first:  # its information about the level is the prior of q
         return sums
     lags = len(sums.last_y)
     last_t, last_y = (xp.concatenate([a[None], b])[:lags] for a, b in ((t, sums.last_t), (y, sums.last_y)))
@@ -140,7 +140,7 @@ def look(sums: Sums, told: Guesses, y: Any, theta: Any, noise: Any, time: Any, g
 
 
 def _innovation(value: Any, state: Any, step: Any, gain: Any, root: Any, xp: Any) -> tuple[Any, Any]:
-    """What a column adds to its forecast, in standard errors, and the filter's memory after it."""
+    """The innovation of a column, in standard errors, and the updated state of the filter."""
     level, other = (step[i, 0] * state[0] + step[i, 1] * state[1] for i in (0, 1))
     new = value[..., None] - level
     return new / root, xp.stack([level + gain[0] * new, other + gain[1] * new])
@@ -152,9 +152,9 @@ def _ridged(gram: Any) -> Any:
 
 
 def log_evidence(sums: Sums, strength: Any = 0.0, xp: Any = np) -> Any:
-    """[..., d, q] log E of each parameter and column against the null that its strength is the one given.
+    """[..., d, q] log E of each parameter and column against the null that its strength is the given one.
 
-    At 0 this is the null that the column does not react to this parameter, whatever it does to the others.
+    At 0 this is the null that the column does not react to this parameter, however it reacts to the others.
     """
     p = len(sums.xx)
     if xp is np and sums.looks < FIRST + p:
@@ -173,9 +173,9 @@ def log_evidence(sums: Sums, strength: Any = 0.0, xp: Any = np) -> Any:
 
 
 def estimate(sums: Sums) -> tuple[np.ndarray, np.ndarray]:
-    """[d, q] least squares of the strength under the guess that fits best, and its standard error.
+    """[d, q] least squares of the strength under the best-fitting guess, and its standard error.
 
-    Both are NaN where the parameter did not move beside the drift.
+    Both are NaN if the parameter did not move apart from the drift.
     """
     beside = solve(_ridged(sums.xx), np.stack([sums.xy, sums.xt], 1))
     unexplained = sums.yy - (sums.xy * beside[:, 0]).sum(0)

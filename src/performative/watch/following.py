@@ -1,4 +1,4 @@
-"""A watch that follows a place: reads what is new, saves, tells."""
+"""A watch that follows a folder or table: reads new batches, saves, sends alarms."""
 
 import threading
 from collections.abc import Callable
@@ -9,20 +9,20 @@ from performative.watch.monitor import Watch
 from performative.watch.source import AbstractBatches, FileBatches, Found, Given, in_order
 from performative.watch.webhook import Webhook
 
-# Files whose size and time are remembered, so that they are not read again; the watch itself knows more of them.
+# The number of files whose size and time are remembered, to avoid reading them again; the watch itself remembers more.
 _REMEMBERED = 4096
 
 
 class Follower:
-    """Reads batches of a place into a watch, one after another.
+    """Reads batches from a place into a watch, sequentially.
 
-    A batch is read once it is complete, as `place` sees that, or at once with `once`. After a kill the state is that of
-    the last save; what came after it is read again, with the same result.
+    A batch is read once it is complete, as judged by `place`, or immediately with `once`. After a kill the state is
+    that of the last save; later batches are read again, with the same result.
 
     Args:
         place: where batches appear: a folder or file (`FileBatches`), or a table (`TableBatches`)
-        state: the file of the watch's state; None keeps none
-        save_every: batches between two saves; the last one is always saved
+        state: file for the watch's state; None to keep none
+        save_every: batches between two saves; the last batch is always saved
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Follower:
         self.lock = threading.Lock()
 
     def pass_over(self, once: bool = False, told: Callable[[str, Any], None] | None = None) -> int:
-        """Read all that is new; returns how many batches were. Errors of a file put it into quarantine."""
+        """Read all new batches; returns how many. A file with errors is quarantined."""
         taken = 0
         try:
             self.place.refresh()
@@ -78,7 +78,7 @@ class Follower:
     def _rows(self, found: Found) -> list[Given]:
         try:
             return self.place.read(found)
-        except Exception as error:  # whatever a file or a database does when it is read
+        except Exception as error:  # whatever a file or a database raises when it is read
             return [Given(found.id, f"{type(error).__name__}: {error}")]
 
     def _remember(self, found: Found) -> None:
@@ -88,7 +88,7 @@ class Follower:
             self.read.pop(next(iter(self.read)))
 
     def _tell(self) -> None:
-        """Alarms that no webhook was told yet; a webhook that fails is tried again at the next pass."""
+        """Send pending alarms; a webhook that fails is retried at the next pass."""
         if self.webhook is None:
             return
         with self.lock:
@@ -106,11 +106,11 @@ class Follower:
                 self.watch.save(self.state)
 
     def follow(self, every: float, stop: threading.Event, told: Callable[[str, Any], None] | None = None) -> None:
-        """Pass over the place until told to stop; an interrupt ends it, with all that was read saved."""
+        """Read new batches until stopped; an interrupt ends it, with everything read so far saved."""
         while not stop.is_set():
             try:
                 self.pass_over(told=told)
-            except Exception as error:  # such as a folder that is gone for a while
+            except Exception as error:  # such as a folder that is temporarily gone
                 with self.lock:
                     self.watch.refuse(self.place.name, f"{type(error).__name__}: {error}")
             stop.wait(every)

@@ -1,4 +1,4 @@
-"""Where retraining leads, from the models alone: does each bring the next one closer to a point, or away?"""
+"""Where retraining leads, from the models alone: does each model move closer to a fixed point, or away?"""
 
 import dataclasses
 
@@ -11,17 +11,17 @@ from performative.watch.series import Series
 
 @dataclasses.dataclass(frozen=True)
 class WatchForecast(Plain):
-    r"""The slope of the retraining map, as models were retrained here.
+    r"""The slope of the retraining map, estimated from the retrained models.
 
-        theta_{t+1} = c + J theta_t + noise (+ a trend, unless drift is "none"),      it settles where radius(J) < 1
+        theta_{t+1} = c + J theta_t + noise (+ a trend, unless drift is "none"),      it settles if radius(J) < 1
 
     Attributes:
-        contraction: spectral radius of J as estimated; low, high: its confidence sequence,
+        contraction: estimated spectral radius of J; low, high: its confidence sequence,
             |trace J| / d <= radius <= least of the largest row and column sum of |J|, over all J in the sequences
         verdict: "settles", "runs away", "unknown"
-        models: changes of the model that were seen
+        models: number of observed model changes
 
-    This is about the rule that retrains, with its step sizes, averages and exploration; the map is taken as linear.
+    This describes the retraining rule, with its step sizes, averages and exploration; the map is assumed linear.
     """
 
     contraction: float
@@ -32,7 +32,7 @@ class WatchForecast(Plain):
 
 
 def forecast(models: Series | None, alpha: float) -> WatchForecast:
-    """The forecast; "unknown" before there is anything to tell."""
+    """The forecast; "unknown" before there are any data."""
     if models is None or models.sums is None:
         return WatchForecast(float("nan"), 0.0, float("inf"), "unknown", 0)
     d = models.columns

@@ -1,19 +1,19 @@
-"""Drift that may be there without any reaction, as Markov models with two numbers of memory."""
+"""Possible drift without any reaction, as Markov models with a two-dimensional state."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-# "any": nothing is assumed, and only what was drawn at random about the models counts (`randomized`).
+# "any": nothing is assumed, and only the random part of the models counts (`randomized`).
 DRIFTS = ("none", "linear", "walk", "smooth", "any")
-# Innovations of data and model before the last that the next one may depend on: for drifts between the guesses, such as
-# a pure sine, which models that are retrained follow. What counts is then what the models do beside that.
+# Number of lagged innovations of data and model that the next one may depend on: for drifts between the guesses, such
+# as a pure sine, which retrained models follow. Evidence then comes only from model moves beyond that.
 LAGS = {"none": 0, "linear": 0, "walk": 1, "smooth": 2, "any": 0}
 # Variances of a walk's step and of its slope's step, in units of the variance of a batch's mean.
 _WALKS = (0.0, *np.geomspace(1e-4, 1e2, 7))
 _LEVELS = (0.0, 0.03, 1.0)
 _SLOPES = (0.0, 1e-4, 1e-2, 0.5)
-# Waves: variances, looks over which height and phase may change, and frequencies (a period of 2.2 looks and more).
+# Waves: variances, looks over which height and phase may change, and frequencies (periods of 2.2 looks and more).
 _HEIGHTS = (300.0,)
 _FADING = 20.0
 _FREQUENCIES = tuple(np.arange(0.2, 0.9 * np.pi, 0.4))
@@ -33,19 +33,19 @@ class Guesses(NamedTuple):
 
 
 def trends(drift: str) -> int:
-    """k, unknown numbers beside the drift's own randomness: the level, and but for "none" a trend."""
+    """k, the number of unknowns besides the random drift: the level and, except for "none", a trend."""
     check_drift(drift)
     return 1 if drift == "none" else 2
 
 
 def check_drift(drift: object) -> None:
-    """Refuse a word that names no law."""
+    """Refuse an unknown kind of drift."""
     if drift not in DRIFTS:
         raise ValueError(f"watch: drift must be one of {DRIFTS}; got {drift!r}.")
 
 
 def guesses(drift: str) -> Guesses:
-    """What the law allows; the audit's list (`audit.drift.guesses`) with memory that does not grow with the looks."""
+    """The guesses for a kind of drift: the audit's (`audit.drift.guesses`), with memory constant in the looks."""
     check_drift(drift)
     rows: list[tuple[float, float, float, float]] = [(0.0, 0.0, 0.0, 0.0)]
     if drift == "walk":
@@ -57,12 +57,12 @@ def guesses(drift: str) -> Guesses:
 
 
 def start(told: Guesses) -> np.ndarray:
-    """[2, 2, G] covariance of the memory at the first look: a walk begins at 0, as the level is free; no wave does."""
+    """[2, 2, G] covariance of the state at the first look: walks start at 0, as the level is free; waves do not."""
     return np.eye(2)[:, :, None] * told.wave
 
 
 def moves(told: Guesses, gap: float) -> tuple[np.ndarray, np.ndarray]:
-    """[2, 2, G] what becomes of the memory after `gap` looks, and the covariance of what is new."""
+    """[2, 2, G] transition of the state over `gap` looks, and the covariance of its innovation."""
     is_wave = told.wave > 0
     fade, angle = np.exp(-gap / _FADING), told.frequency * gap
     cos, sin = fade * np.cos(angle), fade * np.sin(angle)

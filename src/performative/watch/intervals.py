@@ -4,20 +4,21 @@ from collections.abc import Callable
 
 import numpy as np
 
-# Doublings of the standard error, and halvings of the last step, in the search for an end.
+# Doublings of the standard error, and halvings of the last step, in the search for an endpoint.
 _DOUBLINGS, _HALVINGS = 40, 40
 
 
 def invert(
     log_evidence: Callable[[np.ndarray], np.ndarray], center: np.ndarray, scale: np.ndarray, alpha: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lowest and highest strength with log E(strength) < log 1/alpha; infinite where no end is found.
+    """Lowest and highest strength with log E(strength) < log 1/alpha; infinite if no endpoint is found.
 
-    The truth is outside at any look ever with a chance of at most alpha, as E(truth) reaches 1/alpha no more often.
+    The truth is ever outside, at any look, with probability at most alpha, since E(truth) ever reaches 1/alpha with at
+    most that probability.
 
     Args:
         log_evidence: from strengths [...] to log E [...]
-        center: [...] where the search begins; scale: [...] its first step
+        center: [...] where the search starts; scale: [...] its first step
     """
     limit = np.log(1 / alpha)
     known = np.isfinite(center) & np.isfinite(scale) & (scale > 0)

@@ -1,4 +1,4 @@
-"""The watch: takes batches in, and says at any time what they amount to."""
+"""The watch: takes in batches, and reports at any time what they show."""
 
 import dataclasses
 import math
@@ -19,15 +19,15 @@ from performative.watch.series import Series
 from performative.watch.settings import Settings
 from performative.watch.tally import History, Tally
 
-# A column and a parameter have sums of their own; so many pairs, parameters and clients fit a state of some megabytes.
+# Each pair of column and parameter has its own sums; this many pairs, parameters and clients fit in a few megabytes.
 _PAIRS, _PARAMETERS, _CLIENTS = 128, 8, 1000
-# Share of the capital for clients that join after the first look, halved for each.
+# Share of the capital reserved for clients that join after the first look, halved for each.
 _LATER = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of a batch: "look", "late" (rows of an earlier deployment), "seen", "too late" or "quarantined"."""
+    """What happened to a batch: "look", "late" (rows of an earlier deployment), "seen", "too late", "quarantined"."""
 
     status: str
     reason: str = ""
@@ -35,10 +35,10 @@ class Outcome:
 
 
 class Watch:
-    """A deployment under watch; made by `watch` or `Watch.load`.
+    """A monitored deployment; created by `watch` or `Watch.load`.
 
-    `update` takes a batch and never raises for what is wrong with it; `report` says what is known so far; `save` and
-    `load` keep the state, whose size depends on columns, parameters and clients, never on the number of looks.
+    `update` takes a batch and never raises for faults in it; `report` returns what is known so far; `save` and `load`
+    keep the state, whose size depends on columns, parameters and clients, never on the number of looks.
     """
 
     def __init__(self, settings: Settings | None = None):
@@ -65,14 +65,13 @@ class Watch:
         """Take in a batch.
 
         Args:
-            rows: a DataFrame, an Arrow table or a dictionary of columns: features, and where they are known `client`,
-                `label`, `score`, `accepted`, `group`, `loss`, `row` (an id), `deployment`, `time`, `theta_<name>`,
+            rows: a DataFrame, an Arrow table or a dictionary of columns: features and, if known, `client`, `label`,
+                `score`, `accepted`, `group`, `loss`, `row` (an id), `deployment`, `time`, `theta_<name>`,
                 `explore_<name>`
-            theta: the model that these people met, where no column tells it
-            explored: the part of it that was drawn by chance, symmetric about 0; counts where it is told from the
-                first batch on
+            theta: the model that these people faced, if no column contains it
+            explored: its random part, symmetric about 0; used only if it is given from the first batch on
             time: a number or an ISO date; a batch from before the last look is late
-            id: by which it is known when it comes again; None takes a digest of its content
+            id: identifies the batch if it arrives again; None for a digest of its content
         """
         self.tally.batches += 1
         asked = self.settings
@@ -87,7 +86,7 @@ class Watch:
             return self.refuse(str(name), str(fault), fault.code)
 
     def refuse(self, id: str, why: str, code: str = "unreadable") -> Outcome:
-        """Into quarantine; the same batch with the same fault counts once."""
+        """Quarantine a batch; the same batch with the same fault counts once."""
         if self.seen.add_refused(id, code):
             self.tally.refuse(id, code, why)
         else:
@@ -102,7 +101,7 @@ class Watch:
         old = [part for part in batch.parts if self._is_late(part)]
         new = [part for part in batch.parts if not self._is_late(part)]
         if not new and self.tally.looks == 0:
-            raise Fault("clock", "nothing was deployed yet that these rows could be late for.")
+            raise Fault("clock", "these rows are late, but nothing has been deployed yet.")
         self.schema = batch.schema
         self.seen.add_batch(batch.id, batch.digest, time)
         self.tally.dropped.update(batch.dropped)
@@ -120,18 +119,18 @@ class Watch:
                 self.tally.seen_again += 1
                 return Outcome("seen")
             if any(part.ids is None for part in batch.parts):
-                raise Fault("changed", "came before with other rows; give rows an id (`row`) to add to a batch.")
+                raise Fault("changed", "arrived before with other rows; give rows an id (`row`) to add to a batch.")
             for part in batch.parts:
                 self._add_late(part)
             self.seen.add_batch(batch.id, batch.digest, max(times, default=None))
             return Outcome("late")
         if self.seen.forgotten is not None and times and max(times) <= self.seen.forgotten:
             self.tally.too_late += 1
-            return Outcome("too late", "older than all batches that are still remembered.")
+            return Outcome("too late", "older than all remembered batches.")
         return None
 
     def _is_late(self, part: Rows) -> bool:
-        """Rows of a deployment that another one has followed, or from before the last look."""
+        """Whether rows are of a deployment that was followed by another, or from before the last look."""
         newest = next(reversed(self.seen.deployments), None)
         earlier = part.deployment != newest and part.deployment in self.seen.deployments
         back = part.time is not None and self.last_time is not None and part.time < self.last_time
@@ -144,17 +143,17 @@ class Watch:
         if d > _PARAMETERS or d * q > _PAIRS:
             raise Fault(
                 "too large",
-                f"{q} columns and {d} parameters are too many to follow; name up to {_PARAMETERS} parameters= and "
+                f"{q} columns and {d} parameters are too many to monitor; pass up to {_PARAMETERS} parameters= and "
                 f"columns=, {_PAIRS} pairs in all, such as a score's mean instead of all weights.",
             )
         names = {name for part in batch.parts for name in part.client} - set(self.series)
         if len(self.series) + len(names) > _CLIENTS:
             raise Fault("too many clients", f"more than {_CLIENTS} clients; is `client` a person's id?")
         if self.settings.clients is not None and (strange := names - set(self.settings.clients)):
-            raise Fault("unknown client", f"client {min(strange)!r} is none of clients=.")
+            raise Fault("unknown client", f"client {min(strange)!r} is not in clients=.")
 
     def _fresh(self, part: Rows) -> Rows:
-        """Rows that were not there before, by their ids."""
+        """The rows that are new, by their ids."""
         if part.ids is None:
             return part
         new = self.seen.add_rows(part.ids)
@@ -164,7 +163,7 @@ class Watch:
         return dataclasses.replace(part, **kept)
 
     def _add_late(self, part: Rows) -> None:
-        """Late rows count for losses and gaps, in the order in which they come; evidence is not made again."""
+        """Late rows enter losses and gaps, in order of arrival; evidence is not recomputed."""
         part = self._fresh(part)
         self.tally.late_rows += len(part.numbers)
         self.people.add(part)
@@ -196,7 +195,7 @@ class Watch:
         return self.series[name]
 
     def _follow_models(self, at: int, theta: np.ndarray) -> None:
-        """The next model against the last one: what retraining makes of it."""
+        """Record the next model against the last one: the retraining map."""
         if self.previous is not None and self.previous[1] != theta.tolist():
             if self.models is None:
                 law = "none" if self.settings.drift == "none" else "linear"
@@ -210,7 +209,7 @@ class Watch:
         return float(np.logaddexp.reduce(values, axis=None) - math.log(values.size))
 
     def share(self, name: str) -> float:
-        """A client's share of the capital, fixed when it comes: equal for those named, or of the first look."""
+        """A client's share of the capital, fixed when it joins: equal for those named, or those of the first look."""
         names = list(self.series)
         if self.settings.clients is not None:
             return 1 / len(self.settings.clients)
@@ -222,7 +221,7 @@ class Watch:
         return float(_LATER * 0.5 ** (1 + names.index(name) - len(first)))
 
     def log_evidence(self) -> float:
-        """log E of all clients: their mean by `share`; what is kept for clients to come counts as 1."""
+        """log E of all clients: their mean weighted by `share`; capital kept for future clients counts as 1."""
         if not self.series:
             return -math.inf
         shares = np.array([self.share(name) for name in self.series])
@@ -236,10 +235,10 @@ class Watch:
         return make_report(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state whole or not at all; it survives a kill at any moment."""
+        """Write the state atomically; it survives a kill at any moment."""
         state.save(self, Path(path))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Watch":
-        """The watch whose state was saved; `Damaged` where the file was altered."""
+        """Restore a watch from its saved state; raises `Damaged` if the file was altered."""
         return cast("Watch", state.load(Path(path), cls))

@@ -1,4 +1,4 @@
-"""The page of a watch: one HTML text that holds all it needs and renews itself."""
+"""The page of a watch: one self-contained HTML text that refreshes itself."""
 
 import html
 import math
@@ -24,7 +24,7 @@ th { font-weight: 600; color: var(--dim); font-size: .875rem; }
 th:first-child, td:first-child, th.text, td.text { text-align: left; } .wide { overflow-x: auto; }
 li.warning { color: var(--bad); } li.caution { color: var(--care); } svg { width: 100%; height: auto; display: block; }
 """
-# Renews what is shown without losing the place on the page; says so where nothing can be reached.
+# Refreshes the content without losing the position on the page; says so if the server cannot be reached.
 _SCRIPT = """
 async function renew() {
   const sign = document.getElementById("sign");
@@ -32,15 +32,15 @@ async function renew() {
     const answer = await fetch("content", {cache: "no-store"});
     if (!answer.ok) throw new Error(answer.status);
     document.getElementById("content").innerHTML = await answer.text();
-    sign.textContent = "renewed " + new Date().toLocaleTimeString();
-  } catch (error) { sign.textContent = "not reached; trying again"; }
+    sign.textContent = "updated " + new Date().toLocaleTimeString();
+  } catch (error) { sign.textContent = "server not reachable; retrying"; }
 }
 setInterval(renew, Number(document.body.dataset.every) * 1000);
 """
 
 
 def page(told: dict[str, Any], title: str, every: float) -> str:
-    """A whole page of a report's `to_dict`."""
+    """The whole page, from a report's `to_dict`."""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -52,7 +52,7 @@ def page(told: dict[str, Any], title: str, every: float) -> str:
 
 
 def content(told: dict[str, Any]) -> str:
-    """What is renewed: verdict, numbers, evidence over time, strengths, all findings, quarantine."""
+    """The part that is refreshed: verdict, numbers, evidence over time, strengths, all findings, quarantine."""
     verdict = next(one for one in told["findings"] if one["code"].startswith("verdict."))
     rest = [one for one in told["findings"] if one is not verdict]
     parts = [
@@ -91,7 +91,7 @@ def _power(value: float) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "not known" if value is None else f"{value:.3g}"
+    return "unknown" if value is None else f"{value:.3g}"
 
 
 def _span(low: float | None, high: float | None) -> str:
@@ -101,7 +101,7 @@ def _span(low: float | None, high: float | None) -> str:
 
 def _strengths(reactions: list[dict[str, Any]]) -> str:
     if not reactions:
-        return '<p class="dim">Nothing was read yet.</p>'
+        return '<p class="dim">Nothing has been read yet.</p>'
     rows = "".join(
         f'<tr><td>{html.escape(one["client"])}</td><td class="text">{html.escape(one["column"])}</td>'
         f'<td class="text">theta_{html.escape(one["parameter"])}</td><td>{_number(one["value"])}</td>'
@@ -110,7 +110,7 @@ def _strengths(reactions: list[dict[str, Any]]) -> str:
         for one in reactions[:200]
     )
     head = '<tr><th>client</th><th class="text">column</th><th class="text">parameter</th><th>per unit</th>'
-    return f'<div class="wide"><table>{head}<th>sequence</th><th>evidence</th></tr>{rows}</table></div>'
+    return f'<div class="wide"><table>{head}<th>confidence sequence</th><th>evidence</th></tr>{rows}</table></div>'
 
 
 def _quarantine(recent: list[dict[str, str]]) -> str:
@@ -122,13 +122,13 @@ def _quarantine(recent: list[dict[str, str]]) -> str:
         for one in reversed(recent[-20:])
     )
     head = '<tr><th>batch</th><th class="text">fault</th><th class="text">what was wrong</th></tr>'
-    return f'<h2>In quarantine</h2><div class="wide"><table>{head}{rows}</table></div>'
+    return f'<h2>Quarantined</h2><div class="wide"><table>{head}{rows}</table></div>'
 
 
 def _curve(points: list[dict[str, float]], alarm: float) -> str:
-    """log10 E over looks, with the line at which an alarm is raised."""
+    """log10 E over looks, with the alarm threshold."""
     if len(points) < 2:
-        return '<p class="dim">A curve follows after the second look.</p>'
+        return '<p class="dim">The curve appears after the second look.</p>'
     base = math.log(10)
     looks = [point["look"] for point in points]
     values = [max(point["log_evidence"] / base, -4.0) for point in points]

@@ -1,4 +1,4 @@
-"""Losses and rates of acceptance of people under the deployed models."""
+"""Losses and acceptance rates of people under the deployed models."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from performative.watch.batch import Rows
 from performative.watch.sequences import Bounded, Moments
 from performative.watch.settings import Settings
 
-# Groups that are followed; further ones are counted.
+# The most groups that are monitored; people of further ones are only counted.
 _GROUPS = 32
 
 
 class People:
-    """Running means over rows as they come: the loss, and by group who is accepted."""
+    """Running means over arriving rows: the loss, and acceptance by group."""
 
     def __init__(self, settings: Settings):
         self.range = settings.loss_range
@@ -22,7 +22,7 @@ class People:
         self.outside, self.left_out = 0, 0
 
     def begin(self, bounded_loss: bool) -> None:
-        """The kind of sequence, once: bounds are known where they are told, or the loss was made of labels."""
+        """Choose the kind of sequence, once: bounds are known if given, or if the loss was computed from labels."""
         if self.loss is None:
             ends = self.range or ((0.0, 1.0) if bounded_loss else None)
             self.loss = Moments() if ends is None else Bounded(*ends)
@@ -47,10 +47,10 @@ class People:
                 self.groups.setdefault(str(name), Bounded()).add(values)
 
     def widest_gap(self, alpha: float) -> dict[str, Any] | None:
-        """The two groups farthest apart: rates of acceptance with sequences that hold for all groups at once.
+        """The two groups farthest apart: acceptance rates with sequences that are valid for all groups at once.
 
-        The j-th group to come has a share of alpha / (j (j + 1)), whatever comes after it. The interval of a difference
-        is that of the ends, so that it holds for every pair.
+        The j-th group to appear gets a share of alpha / (j (j + 1)), however many follow. The interval of a difference
+        is computed from the endpoints, so it is valid for every pair.
         """
         if len(self.groups) < 2:
             return None

@@ -1,11 +1,11 @@
-r"""Evidence that rests on chance moves of the models alone: exact, whatever the drift and the rows.
+r"""Evidence from random moves of the models alone: exact, whatever the drift and the rows.
 
     u_t = x_t (y_t - f_t - b x_t) / c_t,      E(b) = mean_rho Int exp(lambda sum u - lambda^2 sum u^2 / 2) dN(0, rho)
 
-x_t is the part of the deployed model that was drawn by chance, symmetric about 0 and independent of all else; f_t and
-c_t, a forecast and a scale, know the past only. Where data do not react (b = 0), or shift by b x_t, the sign of u_t is
-a fair coin given everything else, so that each factor has mean at most 1 (de la Pena 1999): no variance is estimated,
-nothing is normal, and drift may be anything. Several parameters must be drawn independently of each other.
+x_t is the random part of the deployed model, symmetric about 0 and independent of everything else; f_t and c_t, a
+forecast and a scale, depend on the past only. If data do not react (b = 0), or shift by b x_t, the sign of u_t is a
+fair coin given everything else, so each factor has mean at most 1 (de la Pena 1999): no variance is estimated,
+normality is not needed, and drift may be anything. Several parameters must be drawn independently of each other.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ _MEMORY = 10.0
 
 
 class Signs(NamedTuple):
-    """Sums of products of x [..., d], r = y - f [..., q], each divided by powers of c; what f and c are made of."""
+    """Sums of products of x [..., d] and r = y - f [..., q], divided by powers of c; and the inputs of f and c."""
 
     looks: int
     level: np.ndarray  # [..., q]
@@ -33,13 +33,13 @@ class Signs(NamedTuple):
 
 
 def begin(columns: int, parameters: int, lead: tuple[int, ...] = ()) -> Signs:
-    """Nothing seen yet."""
+    """Empty sums."""
     zeros = [np.zeros((*lead, parameters, columns)) for _ in range(5)]
     return Signs(0, np.zeros((*lead, columns)), np.zeros((*lead, columns)), np.zeros((*lead, parameters)), *zeros)
 
 
 def look(signs: Signs, y: np.ndarray, x: np.ndarray) -> Signs:
-    """After one more look; the first two set level and scale and count for nothing."""
+    """Update the sums by one look; the first two only set level and scale."""
     if signs.looks == 0:
         return signs._replace(looks=1, level=y, size=x**2)
     r = y - signs.level
@@ -74,7 +74,7 @@ def log_evidence(signs: Signs, strength: np.ndarray | float = 0.0) -> np.ndarray
 
 
 def estimate(signs: Signs) -> tuple[np.ndarray, np.ndarray]:
-    """[d, q] the strength that leaves no correlation with x, and its standard error; NaN before any is known."""
+    """[d, q] the strength that leaves no correlation with x, and its standard error; NaN before there are data."""
     with np.errstate(divide="ignore", invalid="ignore"):
         center = signs.xr / signs.xx
         squares = signs.xr_squares - 2 * center * signs.xxxr + center**2 * signs.xxxx

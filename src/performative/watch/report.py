@@ -1,4 +1,4 @@
-"""What a watch knows, as data and as findings."""
+"""What a watch has found, as data and as findings."""
 
 import dataclasses
 import math
@@ -13,7 +13,7 @@ from performative.watch.words import WORDS
 
 @dataclasses.dataclass(frozen=True)
 class Reaction(Plain):
-    """How strongly a column reacts to a parameter, in column units per unit of the parameter, with its sequence."""
+    """How strongly a column reacts to a parameter, in column units per unit, with its confidence sequence."""
 
     client: str
     column: str
@@ -26,16 +26,16 @@ class Reaction(Plain):
 
 @dataclasses.dataclass(frozen=True)
 class WatchReport(Plain):
-    """What `Watch.report` returns.
+    """The result of `Watch.report`.
 
     Attributes:
-        looks, rows: that count; alpha: the chance of a false alarm over all looks, ever
+        looks, rows: how many were used; alpha: the probability of a false alarm over all looks, ever
         log_evidence: log E for a reaction; by_client: the same of each client
         reactions: of every client, column and parameter
-        loss: {"value", "low", "high", "kind"} the mean loss under the models as deployed, None without labels
-        gap: {"most", "least", "value", "low", "high"} rates of acceptance farthest apart, None without groups
+        loss: {"value", "low", "high", "kind"} the mean loss under the deployed models, None without labels
+        gap: {"most", "least", "value", "low", "high"} acceptance rates farthest apart, None without groups
         forecast: where retraining leads
-        alarms: raised so far; input: counts of batches and rows, and what is in quarantine
+        alarms: raised so far; input: counts of batches and rows, and what was quarantined
         history: points {"look", "log_evidence"} over all looks
         findings: all of it in sentences
     """
@@ -57,7 +57,7 @@ class WatchReport(Plain):
 
     @property
     def reacts(self) -> bool | None:
-        """True once the evidence has reached 1/alpha; None before: not seen is not the same as not there."""
+        """True once the evidence has reached 1/alpha; None before: no evidence is not evidence of no reaction."""
         return True if any(one["id"] == "reaction" for one in self.alarms) else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class WatchReport(Plain):
 
 
 def make_report(watch: Any) -> WatchReport:
-    """Of a `Watch`, as it stands."""
+    """The report of a `Watch` in its current state."""
     alpha = watch.settings.alpha
     reactions = []
     for name, series in watch.series.items():

@@ -1,4 +1,4 @@
-"""What was read already, in a memory that does not grow."""
+"""What has been read already, in bounded memory."""
 
 import hashlib
 from collections import OrderedDict
@@ -10,7 +10,7 @@ import numpy as np
 class Seen:
     """The last `window` batches (id and digest) and deployments, and the last `rows` row ids.
 
-    Batches older than the oldest remembered are known by their time: at or before `forgotten` they are too late.
+    Batches older than the oldest remembered are recognized by their time: at or before `forgotten` they are too late.
     """
 
     def __init__(self, window: int = 4096, rows: int = 1 << 16):

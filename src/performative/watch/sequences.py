@@ -1,4 +1,4 @@
-r"""Confidence sequences for running means: losses and rates of acceptance under the models as they were deployed."""
+r"""Confidence sequences for running means: losses and acceptance rates under the deployed models."""
 
 from dataclasses import dataclass
 
@@ -13,14 +13,14 @@ _NARROWEST = 1000
 
 @dataclass
 class Bounded:
-    r"""The mean of numbers between low and high, by bets on rows as they come.
+    r"""The mean of numbers between low and high, by betting on rows as they arrive.
 
         sum_s (x_s - mu_s) <= min_i [log(2 / alpha_i) + psi(lambda_i) V_t] / lambda_i,      V_t = sum_s (x_s - c_s)^2
         psi(lambda) = -log(1 - lambda) - lambda,      x scaled to [0, 1],   c_s the mean of the batches before
 
-    and the same for the other sign, at all t at once with a chance of 1 - alpha: exp(lambda sum(x - mu) - psi(lambda)
+    and the same for the other sign, at all t at once with probability 1 - alpha: exp(lambda sum(x - mu) - psi(lambda)
     V) is a supermartingale (Howard et al. 2021, Theorem 4), and Ville's inequality holds for each bet. mu_s is the mean
-    given the past, so that it may change; the interval is for its average over the rows seen. Nothing else is assumed.
+    given the past, so it may change; the interval is for its average over the rows seen. Nothing else is assumed.
     """
 
     low: float = 0.0
@@ -30,7 +30,7 @@ class Bounded:
     squares: float = 0.0
 
     def add(self, values: np.ndarray) -> None:
-        """Rows of a batch, in any order: the center knows earlier batches only."""
+        """Add the rows of a batch, in any order: the center depends on earlier batches only."""
         x = (np.asarray(values, np.float64) - self.low) / (self.high - self.low)
         center = (self.total + 0.5) / (self.rows + 1)
         self.squares += float(((x - center) ** 2).sum())
@@ -38,7 +38,7 @@ class Bounded:
         self.rows += len(x)
 
     def interval(self, alpha: float) -> tuple[float, float, float]:
-        """Mean, lowest and highest, at any look."""
+        """Mean, lower and upper end, valid at any look."""
         if not self.rows:
             return float("nan"), self.low, self.high
         psi = -np.log1p(-_BETS) - _BETS
@@ -55,7 +55,7 @@ class Moments:
 
         mean +- sd sqrt(2 (n rho^2 + 1) / (n^2 rho^2) log(sqrt(n rho^2 + 1) / alpha)),       n rows
 
-    Asymptotic: the chance of 1 - alpha holds in the limit of a late first look, where variances are finite
+    Asymptotic: the coverage 1 - alpha holds in the limit of a late first look, if variances are finite
     (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas 2024, Theorem 2.2).
     """
 
@@ -64,7 +64,7 @@ class Moments:
     squares: float = 0.0
 
     def add(self, values: np.ndarray) -> None:
-        """Rows of a batch; Chan, Golub and LeVeque's update."""
+        """Add the rows of a batch, by Chan, Golub and LeVeque's update."""
         x = np.asarray(values, np.float64)
         if not len(x):
             return
@@ -75,7 +75,7 @@ class Moments:
         self.rows = n
 
     def interval(self, alpha: float) -> tuple[float, float, float]:
-        """Mean, lowest and highest."""
+        """Mean, lower and upper end."""
         n = self.rows
         if n < 2:
             return (self.mean if n else float("nan")), float("-inf"), float("inf")

@@ -22,7 +22,7 @@ class Series:
     """Evidence and strengths of one series.
 
     Args:
-        drift: as `guesses` has it; with "any" only what chance added to the models counts
+        drift: as in `guesses`; with "any" only the random part of the models counts
     """
 
     def __init__(self, drift: str, columns: int, parameters: int):
@@ -37,7 +37,7 @@ class Series:
         self._known: np.ndarray | None = None  # log E as of the last look
 
     def look(self, at: int, count: int, mean: np.ndarray, theta: np.ndarray, explored: np.ndarray | None) -> None:
-        """A look: the number of the batch, rows in it, their means, and the model that they met."""
+        """Add a look: the number of the batch, its row count, their means, and the model that they faced."""
         if not self.first:
             self.first = {"mean": mean.tolist(), "theta": theta.tolist(), "count": count, "at": at}
             self.first["explored"] = explored is not None
@@ -53,9 +53,9 @@ class Series:
         self._known = None
 
     def log_evidence(self) -> np.ndarray:
-        """[d, q] log of E: the mean of both kinds of evidence where the first look tells of chance moves too.
+        """[d, q] log of E: the mean of both kinds of evidence if the first look has random moves too.
 
-        Both kinds from the first look on, or one for ever: a kind that joined later would be a second try.
+        Both kinds from the first look on, or only one forever: adding a kind later would be a second try.
         """
         if self._known is None:
             self._known = self._evidence(0.0)
@@ -70,7 +70,7 @@ class Series:
         return np.asarray(np.logaddexp.reduce(np.stack(kinds), axis=0) - np.log(len(kinds)))
 
     def strength(self, alpha: float) -> Strength:
-        """Estimates and sequences; infinite where these models cannot tell yet."""
+        """Estimates and sequences; infinite if these models cannot tell yet."""
         value, error = randomized.estimate(self.signs)
         if self.sums is not None:
             ours, its_error = evidence.estimate(self.sums)

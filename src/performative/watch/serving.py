@@ -1,4 +1,4 @@
-"""The page over HTTP: read only, on this machine unless told otherwise."""
+"""The page over HTTP: read-only, on this machine by default."""
 
 import threading
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from performative.watch.following import Follower
 from performative.watch.page import content, page
 
-# The page loads nothing from elsewhere and nothing can be embedded.
+# The page loads nothing from elsewhere and cannot be embedded.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -17,9 +17,9 @@ NEEDED = 'a page needs Starlette and uvicorn: pip install "performative[watch]".
 
 
 def make_app(follower: Follower, title: str, every: float = 5.0) -> Any:
-    """A Starlette application: / the page, /content what it renews, /report.json the facts, /health.
+    """A Starlette application: / the page, /content its refreshed part, /report.json the data, /health.
 
-    A report is made once for each state of the watch, whoever asks.
+    The report is computed once per state of the watch, however many requests arrive.
     """
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -55,7 +55,7 @@ def make_app(follower: Follower, title: str, every: float = 5.0) -> Any:
 
 
 def serve(follower: Follower, host: str, port: int, every: float, title: str) -> None:
-    """Follow in a thread of its own and serve the page until interrupted."""
+    """Follow in a separate thread and serve the page until interrupted."""
     try:
         import uvicorn
     except ImportError as error:

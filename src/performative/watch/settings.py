@@ -1,4 +1,4 @@
-"""What a watch is told at its start."""
+"""Settings of a watch, fixed at its start."""
 
 import dataclasses
 from typing import Any
@@ -9,7 +9,7 @@ from performative.watch.guesses import check_drift
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """See `watch`; names become tuples, and all is checked here: a caller's list is not yet of the right type."""
+    """See `watch`; names become tuples, and everything is checked here, as callers may pass lists."""
 
     drift: Any = "smooth"
     alpha: Any = 0.05

@@ -1,4 +1,4 @@
-"""Where batches come from: files of a folder, one after another as they appear."""
+"""Sources of batches: files of a folder, sequentially as they appear."""
 
 import dataclasses
 import re
@@ -15,7 +15,7 @@ _DEPLOYMENTS = "deployments"
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What may be a batch: its id, a signature that changes when it does, and the file where it is one."""
+    """A possible batch: its id, a signature that changes when it does, and its path if it is a file."""
 
     id: str
     signature: tuple[int, int]
@@ -24,7 +24,7 @@ class Found:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Given:
-    """A batch to take in: rows, and what `Watch.update` is told beside them."""
+    """A batch to take in: rows, and the other arguments of `Watch.update`."""
 
     id: str
     rows: Any
@@ -37,15 +37,15 @@ class AbstractBatches(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What it is called, without a password."""
+        """Its name, without a password."""
 
     @abstractmethod
     def refresh(self) -> None:
-        """Before a pass: look again at what all batches share."""
+        """Before a pass: reload what all batches share."""
 
     @abstractmethod
     def found(self) -> list[Found]:
-        """All that is there, in order."""
+        """All batches that are there, in order."""
 
     @abstractmethod
     def settled(self, found: Found) -> bool:
@@ -53,18 +53,18 @@ class AbstractBatches(ABC):
 
     @abstractmethod
     def read(self, found: Found) -> list[Given]:
-        """The batch, or batches, of it."""
+        """Read it as one or more batches."""
 
 
 def in_order(name: str) -> tuple[Any, ...]:
-    """Names with numbers in the order of the numbers: batch-2 before batch-10."""
+    """Sort key that orders numbers in names numerically: batch-2 before batch-10."""
     return tuple((1, int(part), "") if part.isdigit() else (0, 0, part) for part in re.split(r"(\d+)", name) if part)
 
 
 def list_batches(place: Path) -> list[Found]:
-    """Files of rows, in the order of their names; hidden files and files being written (.part) are none."""
+    """Files of rows, sorted by name; hidden files and files being written (.part) are skipped."""
     if not place.exists():
-        raise ValueError(f"{place}: there is no such folder or file; name one that holds batches.")
+        raise ValueError(f"{place}: there is no such folder or file; name one that contains batches.")
     if place.is_file():
         paths = [place]
     else:
@@ -82,7 +82,7 @@ def list_batches(place: Path) -> list[Found]:
 
 
 def read_rows(path: Path) -> Any:
-    """A table of one file. Another source of rows is another function of this form."""
+    """Read one file as a table. For another source of rows, write another function with this signature."""
     import pyarrow.csv as pc
     import pyarrow.parquet as pq
 
@@ -94,7 +94,7 @@ def read_rows(path: Path) -> Any:
 
 
 class Models:
-    """deployments.csv or .parquet beside the batches, as an audit has it: read again whenever it has changed."""
+    """deployments.csv or .parquet next to the batches, as in an audit: reloaded whenever it changes."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -103,7 +103,7 @@ class Models:
         self.time: dict[str, Any] = {}
 
     def refresh(self) -> None:
-        """Read what is there; a file that cannot be read leaves what was known."""
+        """Reload the file; if it cannot be read, keep what was known."""
         path = next((p for kind in KINDS if (p := self.folder / f"{_DEPLOYMENTS}{kind}").is_file()), None)
         if path is None:
             return
@@ -123,7 +123,7 @@ class Models:
         self.signature = signature
 
     def complete(self, rows: Any) -> Any:
-        """Rows with the columns theta_<name> and time of their deployments, where they have none."""
+        """Add the columns theta_<name> and time of their deployments to rows that lack them."""
         frame = rows.to_pandas() if hasattr(rows, "to_pandas") else rows
         if "deployment" not in frame or not self.theta or any(name.startswith("theta_") for name in frame.columns):
             return frame
@@ -137,7 +137,7 @@ class Models:
 
 
 def split_table(path: Path) -> Iterator[tuple[str, Any]]:
-    """The rows of one file by their column `deployment`, in order of appearance: (id, rows)."""
+    """Split the rows of one file by their column `deployment`, in order of appearance: (id, rows)."""
     frame = read_rows(path).to_pandas()
     if "deployment" not in frame:
         yield path.name, frame
@@ -147,9 +147,9 @@ def split_table(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 class FileBatches(AbstractBatches):
-    """A folder of CSV and Parquet files, a batch each; or one file whose column `deployment` tells batches apart.
+    """A folder of CSV and Parquet files, one batch each; or one file, split into batches by its column `deployment`.
 
-    A file is due once its size is the same at two listings.
+    A file is complete once its size and time are the same in two listings.
     """
 
     def __init__(self, place: Path):

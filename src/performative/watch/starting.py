@@ -1,4 +1,4 @@
-"""A new watch, or one that goes on."""
+"""Start a watch, or resume one."""
 
 import os
 from pathlib import Path
@@ -21,30 +21,31 @@ def watch(
     gap_limit: float | None = None,
     window: int = 4096,
 ) -> Watch:
-    """Watch a running deployment: do the data react to the models, at any number of looks?
+    """Monitor a running deployment: do the data react to the models? Valid for any number of looks.
 
         P(an alarm is ever raised | no reaction, drift as allowed) <= alpha
 
     Evidence for a reaction is an e-process for each client and overall; strengths, the deployed loss, gaps between
-    groups and the contraction of retraining come with confidence sequences, which hold at all looks at once. What is
-    assumed stands in `evidence`, `randomized`, `sequences` and `forecast`.
+    groups and the contraction of retraining come with confidence sequences, which are valid at all looks at once. The
+    assumptions are listed in `evidence`, `randomized`, `sequences` and `forecast`.
 
     Args:
-        state: a file that `Watch.save` wrote; where it exists the watch goes on, and was told the rest at its start
-        drift: what may move the data without the models: "none", "linear", "walk", "smooth" (walks, bends and
-            waves), or "any": then only what chance added to the models counts (`explore_<name>`)
-        alpha: the chance of a false alarm, over all looks
-        columns: that may react; None takes all that have no role in the first batch
-        parameters: of the model; None takes all of the first batch
-        clients: all that will ever come, for equal shares; None gives most to those of the first batch
-        loss_range: (lowest, highest) of a column `loss`; None has an asymptotic sequence for it
-        loss_limit, gap_limit: an alarm once the mean loss, or the gap in acceptance, is above it for sure
-        window: batches and deployments that are remembered, so that what comes again changes nothing
+        state: a file written by `Watch.save`; if it exists, the watch resumes and keeps its original settings
+        drift: what may move the data besides the models: "none", "linear", "walk", "smooth" (walks, bends and
+            waves), or "any": then only the random part of the models counts (`explore_<name>`)
+        alpha: the probability of a false alarm, over all looks
+        columns: that may react; None for all without a role in the first batch
+        parameters: of the model; None for all in the first batch
+        clients: all that will ever appear, for equal shares; None gives most to those of the first batch
+        loss_range: (lowest, highest) of a column `loss`; None for an asymptotic sequence
+        loss_limit, gap_limit: raise an alarm once the confidence sequence of the mean loss, or of the gap in
+            acceptance, lies above it
+        window: how many batches and deployments are remembered, so that repeated ones change nothing
     """
     if state is not None and not isinstance(state, (str, os.PathLike)):
         raise ValueError(f"watch: state must be the path of a file; got {state!r}.")
     if state is not None and Path(state).is_dir():
-        raise ValueError(f"watch: state={str(state)!r} is a folder; give the name of a file.")
+        raise ValueError(f"watch: state={str(state)!r} is a folder; pass the name of a file.")
     if state is not None and Path(state).exists():
         return Watch.load(state)
     return Watch(Settings(drift, alpha, columns, parameters, clients, loss_range, loss_limit, gap_limit, window))

@@ -1,4 +1,4 @@
-"""The state of a watch on the disk: one file, whole or not at all."""
+"""The state of a watch on disk: one file, written atomically."""
 
 import io
 import json
@@ -20,7 +20,7 @@ _FORMAT = 1
 
 
 def save(watch: Any, path: Path) -> None:
-    """A `Watch`: arrays and a JSON text in an .npz with a digest in front, written beside, flushed and renamed."""
+    """Save a `Watch`: arrays and JSON in an .npz with a leading digest, written to a new file, flushed and renamed."""
     told = {name: one.to_dict() for name, one in watch.series.items()}
     arrays = {f"{i}/{name}": value for i, (_, held) in enumerate(told.values()) for name, value in held.items()}
     models = None
@@ -47,13 +47,13 @@ def save(watch: Any, path: Path) -> None:
 
 
 def load(path: Path, make: Callable[[Settings], Any]) -> Any:
-    """What `save` wrote; `make` gives an empty watch."""
+    """Load what `save` wrote; `make` creates an empty watch."""
     content = read_sealed(path)
     with np.load(io.BytesIO(content), allow_pickle=False) as stored:
         arrays = dict(stored)
     facts = json.loads(arrays.pop("facts").tobytes())
     if facts["format"] != _FORMAT:
-        raise Damaged(f"{path} was written by another version; begin a new state.")
+        raise Damaged(f"{path} was written by another version; start a new state.")
     watch = make(Settings(**facts["settings"]))
     if facts["schema"] is not None:
         watch.schema = Schema(*(tuple(names) for names in facts["schema"]))

@@ -1,4 +1,4 @@
-"""Batches from a table of a database, a deployment each: rows stay in the engine until their deployment is over."""
+"""Batches from a database table, one per deployment: rows stay in the engine until their deployment is over."""
 
 from typing import Any
 
@@ -9,26 +9,26 @@ from performative.audit.queries import arrow, fetch
 from performative.audit.reading import opening
 from performative.watch.source import AbstractBatches, Found, Given
 
-# Engines whose numbers of rows stay with their rows: there, rows that come late are told from those that were read.
+# Engines with stable row numbers, which distinguish late rows from those already read.
 _NUMBERED = ("duckdb", "sqlite")
 _ROLES = ("client", "label", "score", "accepted", "group")
 
 
 class TableBatches(AbstractBatches):
-    """The deployments of a table as batches, by the roles that audit.toml gives its columns.
+    """The deployments of a table as batches, with column roles from audit.toml.
 
-    A deployment is due once a later one has rows: who meets the newest model may still come. Models are those of the
-    table of deployments, or as audit.toml says.
+    A deployment is complete once a later one has rows: the newest may still get more. Models come from the table of
+    deployments, or as specified in audit.toml.
 
     Args:
-        where: a .duckdb or .sqlite file, a database's URL, a Parquet data set, or an Ibis table
-        map: audit.toml where it does not lie beside the data
+        where: a .duckdb or .sqlite file, the URL of a database, a Parquet data set, or an Ibis table
+        map: path of audit.toml if it is not next to the data
         trust: whether models may be unpickled
     """
 
     def __init__(self, where: Any, map: Any = None, trust: bool = False):
         self.where, self.map, self.trust = where, map, trust
-        with opening(where, map, trust) as source:  # what is wrong with it is said at once
+        with opening(where, map, trust) as source:  # report faults immediately
             self._name = source.named_table or source.tables[0].name
             source.people()
         self.newest: str | None = None
@@ -38,7 +38,7 @@ class TableBatches(AbstractBatches):
         return self._name
 
     def refresh(self) -> None:
-        """The connection is made anew at each pass: one that was lost comes back."""
+        """Nothing to do: each pass opens a new connection, so a lost one recovers."""
 
     def found(self) -> list[Found]:
         with opening(self.where, self.map, self.trust) as source:
@@ -65,7 +65,7 @@ class TableBatches(AbstractBatches):
 
 
 def _named(people: People, deployment: str, numbered: bool) -> Any:
-    """The rows of one deployment, under the names that a watch knows."""
+    """The rows of one deployment, under the names that a watch uses."""
     rows, columns = people.rows, people.columns
     rows = rows.filter(rows.known & (rows.deployment == ibis.literal(deployment)))
     made = {name: rows[f"f{j}"] for j, name in enumerate(columns.features)}

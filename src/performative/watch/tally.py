@@ -1,16 +1,16 @@
-"""What came in and what became of it, in counts and short lists that do not grow."""
+"""What was received and what happened to it, in counts and short lists of bounded size."""
 
 import dataclasses
 from collections import Counter
 from typing import Any
 
-# Batches in quarantine that are named, and points of the history.
+# The most quarantined batches that are listed, and points of the history.
 NAMED, POINTS = 50, 400
 
 
 @dataclasses.dataclass
 class Tally:
-    """Counts of batches and rows; the last batches that were refused, with the reason."""
+    """Counts of batches and rows; the last refused batches, with the reason."""
 
     looks: int = 0
     rows: int = 0
@@ -24,7 +24,7 @@ class Tally:
     recent: list[dict[str, str]] = dataclasses.field(default_factory=list)
 
     def refuse(self, id: str, code: str, message: str) -> None:
-        """Into quarantine: counted by code, and named among the last."""
+        """Quarantine a batch: count it by code, and list it among the last."""
         self.quarantined[code] += 1
         self.recent = [*self.recent, {"batch": id[:200], "code": code, "message": message[:500]}][-NAMED:]
 

@@ -1,4 +1,4 @@
-"""Alarms told to another service: one JSON object by POST, and never a reason to stop."""
+"""Send alarms to another service: one JSON object by POST; failures never stop the watch."""
 
 import dataclasses
 import json
@@ -13,10 +13,10 @@ from performative.findings import plain
 
 @dataclasses.dataclass(frozen=True)
 class Webhook:
-    """Where alarms go. Each is sent until it is taken (a status of 200 to 299), by its id once.
+    """Where alarms go. Each is sent until it is accepted (a status of 200 to 299), once per id.
 
     Args:
-        timeout: seconds for one try; tries, pause: how often at one time, and the seconds between two tries
+        timeout: seconds per try; tries, pause: number of tries per call, and the seconds between two tries
     """
 
     url: str
@@ -29,7 +29,7 @@ class Webhook:
             raise ValueError(f"webhook: url must begin with http:// or https://; got {self.url!r}.")
 
     def tell(self, alarm: dict[str, Any]) -> bool:
-        """Whether it was taken; errors of the other side are no errors of ours."""
+        """Send an alarm; returns whether it was accepted. Errors on the other side are not raised."""
         facts = {name: value for name, value in alarm.items() if name != "told"}
         content = json.dumps({"alarm": plain(facts)}, allow_nan=False).encode()
         for attempt in range(self.tries):

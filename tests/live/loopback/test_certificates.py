@@ -155,7 +155,7 @@ def test_a_folder_for_sockets_that_is_a_link_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "elsewhere").mkdir()
     site.sockets.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(PermissionError, match="somebody else"):
+    with pytest.raises(PermissionError, match="another user"):
         site.prepare()
 
 

@@ -1,4 +1,4 @@
-"""The gate before Flower's services: this user on this machine, nobody else; and no body that fills the memory."""
+"""The gate before Flower's services: this user on this machine, nobody else; and no long body from strangers."""
 
 import contextlib
 import http.client
@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("flwr", reason="the extra performative[flower] is not installed")
 import uvicorn
 
+from performative.live.limits import LARGEST
 from performative.live.loopback import gate, upstream
 from performative.live.loopback.gate import Gate, is_ours
 from performative.live.loopback.process_table import wait_for
@@ -36,12 +37,19 @@ async def service(scope, receive, send):
     await send({"type": "http.response.body", "body": b""})
 
 
+MEMBER = {"Flwr-Public-Key": "known"}
+
+
+def caller(headers):
+    return b"key" if headers.get(b"flwr-public-key") == b"known" else None
+
+
 @pytest.fixture
 def port(monkeypatch):
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "")  # as `guard` sets it
-    server = uvicorn.Server(
-        uvicorn.Config(Gate(service, "/v1/fleet/"), host="127.0.0.1", port=0, log_level="warning", ws="none")
-    )
+    monkeypatch.setenv(LARGEST, "200000")
+    made = Gate(service, "/v1/fleet/", caller)
+    server = uvicorn.Server(uvicorn.Config(made, host="127.0.0.1", port=0, log_level="warning", ws="none", http="h11"))
     thread = threading.Thread(target=server.run)
     thread.start()
     assert wait_for(lambda: server.started, 20.0)
@@ -115,13 +123,50 @@ def test_a_socket_that_was_closed_counts_as_nobodys():
             assert not is_ours(client, server)
 
 
-def test_a_long_body_is_refused_before_it_is_read(port, monkeypatch):
-    monkeypatch.setattr(gate, "LARGEST", 1000)
-    assert ask(port, "/v1/fleet/push", b"x" * 1000) == (200, "1000")
-    assert ask(port, "/v1/fleet/push", b"x" * 1001)[0] == 413
-    assert ask(port, "/v1/fleet/push", b"x", Content_Length="-1")[0] in (400, 413)
-    pieces = (b"x" * 100 for _ in range(11))  # without a length, in chunks
-    assert ask(port, "/v1/fleet/push", pieces) == (500, None)  # the service is told that the sender hung up
+def test_a_long_body_is_refused_by_what_it_claims(port):
+    """Nothing of it is sent here: the answer comes all the same, and says what to change."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
+        line.sendall(b"POST /v1/fleet/push HTTP/1.1\r\nHost: x\r\nContent-Length: 200001\r\n\r\n")
+        said = b"".join(iter(lambda: line.recv(65536), b""))  # until the gate hangs up
+    assert said.startswith(b"HTTP/1.1 413")
+    assert b"has 200001 bytes, and this federation takes at most 200000; `size` under [federation]" in said
+
+
+def test_a_body_without_a_length_is_refused(port):
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
+        line.sendall(b"POST /v1/fleet/push HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert line.recv(65536).startswith(b"HTTP/1.1 411")
+    assert ask(port, "/v1/fleet/push", b"x", Content_Length="-1")[0] == 400
+
+
+def test_long_bodies_are_taken_from_members_alone(port):
+    assert ask(port, "/v1/fleet/push", b"x" * gate.SMALL) == (200, str(gate.SMALL))
+    assert ask(port, "/v1/fleet/push", b"x" * (gate.SMALL + 1))[0] == 401
+    assert ask(port, "/v1/fleet/push", b"x" * 200_000, **MEMBER) == (200, "200000")
+    assert ask(port, "/v1/fleet/push", b"x" * 200_001, **MEMBER)[0] == 413
+
+
+def test_a_member_has_few_long_bodies_under_way(port):
+    """Others are not held up by those that it leaves hanging, and neither are its own short ones."""
+    head = b"POST /v1/fleet/push HTTP/1.1\r\nHost: x\r\nFlwr-Public-Key: known\r\nContent-Length: 200000\r\n\r\n"
+    with contextlib.ExitStack() as lines:
+        for _ in range(gate.AT_ONCE):
+            line = lines.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            line.sendall(head + b"x")
+        waiting = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
+        with contextlib.closing(waiting), pytest.raises(TimeoutError):
+            waiting.request("POST", "/v1/fleet/push", b"x" * 200_000, MEMBER)
+            waiting.getresponse()
+        assert ask(port, "/v1/fleet/push", b"x", **MEMBER) == (200, "1")
+    assert ask(port, "/v1/fleet/push", b"x" * 200_000, **MEMBER) == (200, "200000")
+
+
+def test_what_hangs_is_given_up(port, monkeypatch):
+    monkeypatch.setattr(gate, "_NEXT", 0.2)
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
+        line.sendall(b"POST /v1/fleet/push HTTP/1.1\r\nHost: x\r\nFlwr-Public-Key: known\r\n")
+        line.sendall(b"Content-Length: 200000\r\n\r\nxx")
+        assert line.recv(65536).startswith(b"HTTP/1.1 500")  # the service is told that the sender hung up
 
 
 def test_ports_are_found_with_their_process(port):
@@ -130,7 +175,7 @@ def test_ports_are_found_with_their_process(port):
 
 
 @pytest.mark.parametrize("name", ["flower-superlink", "flower-supernode"])
-def test_what_upstream_would_leave_open(name, monkeypatch):
+def test_what_upstream_would_leave_open(name, guarded_for_now):
     """Flower's own service answers a stranger; where it does not any more, the gate can go."""
     import asyncio
 
@@ -138,8 +183,6 @@ def test_what_upstream_would_leave_open(name, monkeypatch):
     import flwr.supernode.main
 
     module = flwr.superlink.main if name == "flower-superlink" else flwr.supernode.main
-    monkeypatch.setattr(module, "create_app", module.create_app)
-    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "")
 
     async def status(app):
         sent = []
@@ -161,3 +204,46 @@ def test_what_upstream_would_leave_open(name, monkeypatch):
     assert asyncio.run(status(module.create_app())) == 200
     upstream.guard(name)
     assert asyncio.run(status(module.create_app())) == 403
+
+
+@pytest.fixture
+def listener():
+    """Listens as whoever asks for it, accepts in a thread, and says what it was sent."""
+    heard, open_ones = [], []
+
+    def begin(user):
+        with as_user(user) if user else contextlib.nullcontext():
+            made = socket.create_server(("127.0.0.1", 0))
+        open_ones.append(made)
+
+        def accept():
+            with contextlib.suppress(OSError):
+                line = made.accept()[0]
+                if user:
+                    os.fchown(line.fileno(), user, user)
+                heard.append(line.recv(10))
+                line.close()
+
+        threading.Thread(target=accept, daemon=True).start()
+        return made.getsockname(), heard
+
+    yield begin
+    for made in open_ones:
+        made.close()
+
+
+@pytest.mark.parametrize("user", [0, NOBODY])
+def test_who_accepts_must_be_this_user(listener, user, monkeypatch):
+    if user and os.geteuid() != 0:
+        pytest.skip("only root can listen as another user")
+    monkeypatch.setattr(socket, "create_connection", socket.create_connection)  # put back afterwards
+    (host, port), heard = listener(user)
+    upstream.talk_to_ours(f"{host}:{port}", seconds=20.0)
+    if user:
+        with pytest.raises(ConnectionRefusedError, match=rf"user {NOBODY} listens at {host}:{port}"):
+            socket.create_connection((host, port))
+        assert wait_for(lambda: heard == [b""], 20.0)
+    else:
+        with socket.create_connection((host, port)) as line:
+            line.sendall(b"hello")
+        assert wait_for(lambda: heard == [b"hello"], 20.0)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,12 @@ pytest.importorskip("flwr", reason="the extra performative[flower] is not instal
 
 from performative.live import app as apps
 from performative.live.loopback import processes
-from performative.live.loopback.commands import environment
+from performative.live.loopback.commands import environment, tail
 from performative.live.loopback.interrupts import interrupts_held
 from performative.live.loopback.process_table import living, members, send, started, wait_for
 from performative.live.loopback.site import Site
+from performative.live.server_store import ServerStore, rounds_size
+from performative.live.transport import VACANT
 
 
 def test_a_recycled_pid_is_never_signalled():
@@ -54,6 +57,68 @@ def test_processes_of_a_site_are_found_by_their_mark(tmp_path):
         other.kill()
         marked.wait()
         other.wait()
+
+
+@pytest.mark.slow
+def test_a_process_that_outlives_its_command_is_not_warned_of(tmp_path):
+    site = Site(tmp_path / "site")
+    site.prepare()
+    code = (
+        "import sys\n"
+        "from performative.live.loopback.commands import spawn\n"
+        "from performative.live.loopback.site import Site\n"
+        "print(spawn(['sleep', '60'], Site(sys.argv[1]), 'sleeper').pid)"
+    )
+    words = [sys.executable, "-W", "always", "-c", code, str(site.folder)]
+    ended = subprocess.run(words, capture_output=True, text=True, check=True, timeout=100)
+    os.kill(int(ended.stdout), signal.SIGKILL)
+    assert "ResourceWarning" not in ended.stderr
+
+
+def test_the_end_of_a_log_has_no_colors(tmp_path):
+    path = tmp_path / "node.log"
+    path.write_text("\x1b[92mINFO \x1b[0m: it began\n")
+    assert tail(path).splitlines()[1:] == ["INFO : it began"]
+
+
+def test_a_round_says_why_a_client_was_not_heard(tmp_path):
+    lines = [
+        {"round": 0, "what": "failed", "client": 1, "reason": "an earlier round"},
+        {"round": 1, "what": "memory lost", "client": 0, "reason": "it was reset"},
+        {"round": 1, "what": "failed", "client": 2, "reason": "there is no column 'debt' in the client's table"},
+    ]
+    (tmp_path / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    told = apps._with_cause(tmp_path, {"round": 2, "missing": 1, "rejected": 0})
+    assert told["trouble"] == "client 2 failed: there is no column 'debt' in the client's table"
+    assert "trouble" not in apps._with_cause(tmp_path, {"round": 2, "missing": 0, "rejected": 0})
+    vacant, silent = (
+        {"what": "failed", "client": 0, "reason": VACANT},
+        {"what": "silent", "client": 5, "reason": "slow"},
+    )
+    with open(tmp_path / "events.jsonl", "a") as file:
+        file.write("".join(json.dumps({"round": 2, **line}) + "\n" for line in (vacant, silent)))
+    assert apps._with_cause(tmp_path, {"round": 3, "missing": 2})["trouble"] == "client 5 was silent: slow"
+
+
+def test_every_round_is_told_however_fast_they_come(tmp_path, monkeypatch):
+    store = ServerStore(tmp_path / "server", {}, resume=False)
+    store.tell_round(run="before", round=9, state="running")
+    monkeypatch.setattr(apps.processes, "running", lambda site: {"superlink": 1})
+    monkeypatch.setattr(apps.processes, "run_status", lambda *_: pytest.fail("a server that writes is not asked about"))
+    at = rounds_size(store.folder)
+    for number in (1, 2, 3):
+        store.tell_round(run="now", round=number, state="running")
+    store.tell(run="now", round=3, state="completed")
+    told = []
+    end = apps._wait_for_end(Site.inside(tmp_path), 1, store.folder, time.time() - 60, at, told.append)
+    assert [one["round"] for one in told] == [1, 2, 3] and end["state"] == "completed"
+
+
+def test_status_of_nodes_whose_server_is_gone():
+    found = {"nodes": {}, "events": {}, "last_events": [], "versions": [], "members": [], "certificates": []}
+    found |= {"run": None, "processes": {"client-0": 7}}
+    assert "no server" in apps.status_lines(found)[0]
+    assert apps.status_lines(found | {"processes": {}})[0] == "federation down"
 
 
 def test_the_environment_has_no_proxy_telemetry_or_foreign_setting(tmp_path, monkeypatch):
@@ -133,7 +198,7 @@ def test_an_interrupted_start_takes_back_what_it_started(tmp_path, monkeypatch):
     site = Site(tmp_path / "site")
     children = []
 
-    def superlink(site):
+    def superlink(site, largest):
         mark = os.environ | {"PERFORMATIVE_SITE": str(site.folder)}
         children.append(subprocess.Popen(["sleep", "60"], env=mark, start_new_session=True))
         interrupt()

@@ -107,7 +107,7 @@ def test_a_client_that_fails_costs_its_own_answer_only(healed, order):
         ((code, reason, _),) = broken["errors"]
         assert code == 2 and "as it was asked to" in reason
     if order == "hang":
-        assert f"{DEADLINE:.0f}." in site.log("client-0").read_text().split("was given ")[1]
+        assert f"{DEADLINE:.0f}." in site.log("client-0").read_text().split("exceeded its deadline after ")[1]
 
 
 @pytest.mark.slow

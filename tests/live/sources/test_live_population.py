@@ -135,7 +135,7 @@ class TestLive:
             ({"minimum": 0}, "minimum must be a whole number >= 1"),
             ({"most": 0}, "most must be a whole number >= 1"),
             ({"minimum": 5, "most": 4}, "most=4 rows must be at least minimum=5"),
-            ({"patience": -1.0}, "patience must be a finite number of seconds from 0 on"),
+            ({"patience": -1.0}, "patience must be a finite number of seconds >= 0"),
             ({"patience": np.inf}, "patience must be a finite number"),
             ({"poll": 0.0}, "poll must be a finite number of seconds above 0"),
         ],
@@ -229,8 +229,8 @@ class TestObserve:
         np.testing.assert_array_equal(seen.x[0, :n], rows.x)
         np.testing.assert_array_equal(seen.y[0, :n], rows.y)
 
-    def test_padding_is_never_learnt_from(self, double_precision):
-        """The room made for rows changes no bit of what is learnt from them."""
+    def test_padding_is_never_learned_from(self, double_precision):
+        """The room made for rows changes no bit of what is learned from them."""
         rows = Rows(X.reshape(-1, 3)[:5], LABELS.reshape(-1)[:5].astype(float), 1)
         algorithm = pf.p_fedavg(0.1, batch=pf.Fixed(4), deploy="round")
         tight, roomy = (
@@ -264,7 +264,7 @@ class TestObserve:
                 observe(odd, classes=classes)
 
     def test_refused(self):
-        with pytest.raises(ValueError, match="no row of version 4"):
+        with pytest.raises(ValueError, match="no rows of version 4"):
             observe(Rows(np.ones((0, 2)), None, 4))
         with pytest.raises(ValueError, match="5 rows do not fit into capacity=4"):
             observe(Rows(np.ones((5, 2)), None, 4), 4)

@@ -95,7 +95,7 @@ class TestDeployed:
         ("theta", "message"),
         [
             (np.asarray([1.0, np.nan]), "theta must be finite"),
-            ({"w": np.asarray(["a"])}, "w must hold numbers"),
+            ({"w": np.asarray(["a"])}, "w must be numeric"),
             ({}, "no model"),
             ({"a.b": np.ones(1), "a": {"b": np.ones(1)}}, "two arrays of theta are called 'a.b'"),
         ],
@@ -167,7 +167,7 @@ def test_a_file_of_somebody_else_is_not_overwritten(tmp_path):
     path = tmp_path / "model.json"
     for content in ("{}", "[1]", "not json", '{"version": "x", "fingerprint": ""}'):
         path.write_text(content)
-        with pytest.raises(VersionError, match="no file of ours"):
+        with pytest.raises(VersionError, match="not a file of this library"):
             ModelFile(path).publish(deployed(1))
         assert path.read_text() == content
 
@@ -246,7 +246,7 @@ class TestEndpoint:
             ("file:///etc/passwd", {}, "begin with http"),
             ("ftp://host/x", {}, "begin with http"),
             ("http:///x", {}, "and a host"),
-            ("https://ann:secret@host/x", {}, "must not hold a user"),
+            ("https://ann:secret@host/x", {}, "must not contain a user"),
             ("https://host/a b", {}, "percent-encode"),
             ("http://example.org/x", {"token": SECRET}, "plain http"),
             ("https://host/x", {"token": f"{SECRET}\nX: y"}, "token must be printable"),

@@ -97,12 +97,12 @@ class TestFolder:
     @pytest.mark.parametrize("bad", ["", "v1", "1.5", "-1", "nan", "1e300"])
     def test_a_row_without_a_version_is_refused(self, tmp_path, bad):
         write_csv(tmp_path / "a.csv", (1, 30, 1, 0), (bad, 31, 1, 0))
-        with pytest.raises(RowsError, match=r"a\.csv: row 2 says .*1 of 2 rows have no version"):
+        with pytest.raises(RowsError, match=r"a\.csv: row 2 has .*1 of 2 rows have no version"):
             folder(tmp_path).read(1)
 
     def test_a_version_with_gaps_in_parquet_is_refused(self, tmp_path):
         write_parquet(tmp_path / "a.parquet", (1, 30, 1, 0), (None, 31, 1, 0))
-        with pytest.raises(RowsError, match="row 2 says 'nan'"):
+        with pytest.raises(RowsError, match="row 2 has 'nan'"):
             folder(tmp_path).read(1)
 
     @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -228,7 +228,7 @@ class TestFolder:
         assert ages(folder(tmp_path).read(1)) == [30]
 
     def test_refused(self, tmp_path):
-        with pytest.raises(RowsError, match="is no folder"):
+        with pytest.raises(RowsError, match="is not a folder"):
             folder(tmp_path / "nowhere").read(1)
         for features, options, message in [
             ("age", {}, "list of one column name or more"),
@@ -305,7 +305,7 @@ class TestQuery:
         sql = "SELECT * FROM decisions WHERE model_version >= :version - 1 ORDER BY id"
         rows = Query(url, sql, ["income"]).read(2)
         assert len(rows) == 3 and rows.skipped == {OLDER: 1}
-        with pytest.raises(RowsError, match="row 4 says 'None' in column 'model_version'"):
+        with pytest.raises(RowsError, match="row 4 has 'None' in column 'model_version'"):
             Query(url, "SELECT * FROM decisions WHERE id > 0 * :version ORDER BY id", ["income"]).read(2)
         with pytest.raises(RowsError, match=r"no column 'model_version'; the columns are 'income'"):
             Query(url, "SELECT income FROM decisions WHERE model_version = :version ORDER BY id", ["income"]).read(2)
@@ -334,10 +334,10 @@ class TestQuery:
     @pytest.mark.parametrize(
         ("sql", "message"),
         [
-            (SQL.replace(":version", "2"), "must ask for the version"),
-            (SQL.replace(":version", "'2'::version"), "must ask for the version"),
-            (SQL.replace(":version", ":versions"), "must ask for the version"),
-            (SQL.partition(" ORDER")[0], "must say ORDER BY"),
+            (SQL.replace(":version", "2"), "must filter by the requested version"),
+            (SQL.replace(":version", "'2'::version"), "must filter by the requested version"),
+            (SQL.replace(":version", ":versions"), "must filter by the requested version"),
+            (SQL.partition(" ORDER")[0], "must have an ORDER BY"),
         ],
     )
     def test_queries_that_are_refused(self, sql, message):
@@ -380,8 +380,8 @@ class TestFunction:
             (None, "must return a DataFrame, a dict of columns or a list of dicts; it returned NoneType"),
             (np.ones((2, 2)), "it returned ndarray"),
             ([{"age": 1}], "no column 'model_version'; the columns are 'age'"),
-            ([{"age": 1, "model_version": 1}, {"age": 2}], "row 2 says 'None'"),
-            ({"age": [1, 2], "model_version": [1]}, "one length"),
+            ([{"age": 1, "model_version": 1}, {"age": 2}], "row 2 has 'None'"),
+            ({"age": [1, 2], "model_version": [1]}, "equal lengths"),
             (pd.DataFrame([[1, 2, 3]], columns=["age", "age", "model_version"]), "'age' occurs twice"),
             (pd.DataFrame({"age": [1]}).assign(model_version=pd.array([None], "Int64")), "have no version"),
         ],

@@ -1,4 +1,4 @@
-"""How the clients of a round are run: all of them, the cohort, one by one, or over many devices."""
+"""How the clients of a round are run: all of them, the cohort, one at a time, or over many devices."""
 
 from performative._engine.executors.base import AbstractExecutor, map_clients
 from performative._engine.executors.loop import Loop
@@ -12,7 +12,7 @@ _NAMED = {kind.name: kind() for kind in (Dense, Gather, Sharded, Loop)}
 
 
 def pick_executor(executor: Unchecked[str | AbstractExecutor | None], algorithm: Algorithm) -> AbstractExecutor:
-    """By name or as it is; for None `Dense` where everyone takes part, `Gather` where only some do."""
+    """Look up an executor by name, or return it as is; None means `Dense` under full participation, else `Gather`."""
     check_executor(executor)
     if executor is None:
         executor = "dense" if algorithm.participation.is_full else "gather"
@@ -24,6 +24,5 @@ def check_executor(executor: object) -> None:
         return
     if executor is not None and not isinstance(executor, AbstractExecutor):
         raise ValueError(
-            'executor must be "dense", "gather", "sharded", "loop", an executor of your own, or None; '
-            f"got {executor!r}."
+            f'executor must be "dense", "gather", "sharded", "loop", a custom executor, or None; got {executor!r}.'
         )

@@ -19,11 +19,11 @@ class AbstractExecutor(eqx.Module):
     """How the clients of a round are run. What they compute does not depend on it.
 
     Args:
-        name: what a history calls it
-        compiled: whether `run` can be traced into the compiled loop; else Python drives the rounds, and `run` sees
-            numbers
-        spreads_out: whether row i is client i, whoever takes part: then random numbers can be drawn before a cohort is
-            known
+        name: its name in a history
+        compiled: whether `run` can be traced into the compiled loop; otherwise Python drives the rounds, and `run` gets
+            concrete values
+        spreads_out: whether row i is client i regardless of who takes part: then random numbers can be drawn before the
+            cohort is known
     """
 
     name: ClassVar[str] = ""
@@ -35,17 +35,17 @@ class AbstractExecutor(eqx.Module):
         self, setup: Setup, cohort: Cohort, broadcast: Broadcast, memory: ClientMemory, keys: RunKeys,
         drawn: Draws | None = None,
     ) -> tuple[Cohort, Upload, ClientMemory]:  # fmt: skip
-        """Uploads, a row for each row of the cohort that is returned with them, and the memory of all N clients.
+        """Return a cohort, its uploads (one row per row of the cohort), and the memory of all N clients.
 
-        Those that sit out keep theirs to the bit. `drawn` holds numbers for `rows` rows that need not come from keys.
+        Absent clients keep their memory bit for bit. `drawn` contains random numbers for `rows` rows, already drawn.
         """
 
     def rows(self, size: int, clients: int) -> int:
-        """Rows of `drawn` that `run` is given, where a cohort has `size` rows of `clients`."""
+        """Number of rows of `drawn` passed to `run` for a cohort of `size` out of `clients`."""
         return clients if self.spreads_out else size
 
     def mesh(self) -> Mesh | None:
-        """The devices that clients are dealt out over; None for one device."""
+        """The devices that clients are distributed over; None for one device."""
         return None
 
 
@@ -53,7 +53,7 @@ def map_clients(
     setup: Setup, population: AbstractPopulation, axes: PyTree, cohort: Cohort, broadcast: Broadcast, memory: PyTree,
     keys: RunKeys, drawn: Draws | None,
 ) -> tuple[Upload, ClientMemory]:  # fmt: skip
-    """One row of the cohort beside the other; `population` holds their rows, along `axes`."""
+    """Run the rows of the cohort in parallel; `population` contains their rows, along `axes`."""
     arrays, rest = eqx.partition(population, eqx.is_array)
 
     def one(

@@ -1,4 +1,4 @@
-"""For finding out what went wrong: one client at a time, with errors that name it."""
+"""For debugging: one client at a time, with errors that name the client."""
 
 import operator
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ from performative.types import Broadcast, ClientMemory, Cohort, Draws, Upload
 
 
 class Loop(AbstractExecutor):
-    """One client after another, driven by Python."""
+    """Run clients sequentially, driven by Python."""
 
     name: ClassVar[str] = "loop"
     compiled: ClassVar[bool] = False
@@ -46,7 +46,7 @@ class Loop(AbstractExecutor):
             uploads.append(upload)
             clients = put_rows(clients, at, jax.tree.map(lambda leaf: leaf[None], after))
         template = next((upload for upload in uploads if upload is not None), None)
-        if template is None:  # nobody is there: rows that weigh nothing, of the shape that an upload would have
+        if template is None:  # empty cohort: rows of weight zero, in the shape of an upload
             first = jax.tree.map(lambda leaf: leaf[0], memory)
             steps = None if cohort.steps is None else cohort.steps[0]
             mine = jax.tree.map(operator.itemgetter(0), drawn)

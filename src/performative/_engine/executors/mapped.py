@@ -1,4 +1,4 @@
-"""Clients side by side: every one, the cohort alone, or dealt out over devices."""
+"""Clients in parallel: all of them, only the cohort, or distributed over devices."""
 
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from performative.types import Broadcast, ClientMemory, Cohort, Draws, Upload
 
 
 class Dense(AbstractExecutor):
-    """Every client computes; nothing is gathered. Those that sit out keep their memory and weigh nothing."""
+    """Every client computes; nothing is gathered. Absent clients keep their memory and have zero weight."""
 
     name: ClassVar[str] = "dense"
     spreads_out: ClassVar[bool] = True
@@ -49,7 +49,7 @@ class Gather(AbstractExecutor):
 
 
 class Sharded(AbstractExecutor):
-    """Over all devices of all processes: as `Dense` where everyone takes part, else as `Gather`."""
+    """Run over all devices of all processes: as `Dense` under full participation, else as `Gather`."""
 
     name: ClassVar[str] = "sharded"
 

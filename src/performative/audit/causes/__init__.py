@@ -1,7 +1,7 @@
-"""Cause, not only correlation: what a decision or a deployment does to outcomes, by four designs.
+"""Causal effects, not only correlations: what a decision or a deployment does to outcomes, by four designs.
 
-A randomized share, a threshold, deployment breaks with controls, overlapping policies: `effect` takes the one that
-asks for the least of those that the logs identify, says what it assumes, and refuses where nothing is identified.
+A randomized share, a threshold, deployment breaks with controls, overlapping policies: of those that the logs identify,
+`effect` uses the one with the weakest assumptions, states them, and refuses if nothing is identified.
 """
 
 from performative.audit.causes.cause import Cause

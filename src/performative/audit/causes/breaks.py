@@ -1,4 +1,4 @@
-"""Deployment breaks with controls: clients whose model changed, beside clients whose did not."""
+"""Deployment breaks with controls: clients whose model changed, compared with clients whose model did not."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ _PRETEST = 0.05
 
 
 class Panel(NamedTuple):
-    """mean: [G, T] outcomes of clients by period; change: [G] first period under another model (T: never)."""
+    """mean: [G, T] mean outcomes by client and period; change: [G] first period under another model (T: never)."""
 
     mean: np.ndarray
     change: np.ndarray
@@ -23,19 +23,19 @@ class Panel(NamedTuple):
 
 
 def breaks(table: Table, level: float = 0.95) -> Estimate:
-    """Difference in differences, one number a client.
+    """Difference in differences, with one number per client.
 
         d_i = mean of y_i from its change on - mean of y_i before          clients that changed, at g_i
         e_j = sum_g (share changed at g) (the same difference of client j at g)      clients that never did
         tau = mean_i d_i - mean_j e_j,      Welch's interval over clients
 
-    Each client is one observation, whatever its rows say to each other and over time; for normal clients the interval
-    is nearly exact with few of them (Bertrand, Duflo and Mullainathan 2004; Donald and Lang 2007). Clients that change
-    later never serve as controls, so staggered changes and effects that differ do no harm. A second change ends a
-    client's time after.
+    Each client is one observation, however its rows correlate with each other and over time; for normally distributed
+    clients the interval is nearly exact even with few of them (Bertrand, Duflo and Mullainathan 2004; Donald and Lang
+    2007). Clients that change later never serve as controls, so staggered changes and heterogeneous effects do no
+    harm. A second change ends a client's post-change window.
 
-    Needed: clients would have moved alike. Periods before the change are compared for it, and a difference there
-    refuses the design; what begins at the very time of the change cannot be told from it.
+    Assumes parallel trends. Periods before the change are compared to check this, and the design is refused if they
+    differ; anything else that starts exactly at the change cannot be distinguished from it.
     """
     panel = _panel(table)
     T = panel.mean.shape[1]
@@ -93,10 +93,10 @@ def _panel(table: Table) -> Panel:
 
 
 def _contrasts(panel: Panel, changed: np.ndarray, contrast: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The contrast of each client that changed, and of each control at the same times, in the same shares.
+    """The contrast of each client that changed, and of each control at the same times, with the same shares.
 
     Args:
-        contrast: (weights of periods, first period after, first period no more) -> None, filling in the weights
+        contrast: (weights of periods, first period after, end of the window) -> None, filling in the weights
     """
     T = panel.mean.shape[1]
     weights = np.zeros((int(changed.sum()), T))
@@ -110,13 +110,13 @@ def _difference(w: np.ndarray, change: int, until: int) -> None:
 
 
 def _slope(w: np.ndarray, change: int, until: int) -> None:
-    """Of the periods before the change, times how far apart the middles of before and after lie: the bias it makes."""
+    """The slope before the change, times the distance between the midpoints before and after: the bias it causes."""
     t = np.arange(change) - (change - 1) / 2
     w[:change] = t / (t @ t) * until / 2
 
 
 def _step(back: int) -> Any:
-    """The period so far before the change, against the others before."""
+    """The period `back` periods before the change, against the other periods before."""
 
     def contrast(w: np.ndarray, change: int, until: int) -> None:
         w[:change] = -1 / (change - 1)
@@ -126,7 +126,7 @@ def _step(back: int) -> Any:
 
 
 def _since(k: int) -> Any:
-    """k periods after the change (before, where negative), against all before."""
+    """k periods after the change (before, if negative), against all periods before."""
 
     def contrast(w: np.ndarray, change: int, until: int) -> None:
         w[:change] = -1 / change
@@ -136,10 +136,10 @@ def _since(k: int) -> Any:
 
 
 def _pretrends(panel: Panel, changed: np.ndarray) -> dict[str, float]:
-    """Did they move alike before? Slopes, and each of the periods before the change against the others before.
+    """Test for parallel trends before the change: slopes, and each earlier period against the other earlier periods.
 
-    The p-value is Bonferroni's, half of the level for the slope. `reach` is the bias of tau from the largest difference
-    of slopes that the 95 % interval leaves.
+    The p-value is Bonferroni's, with half of the level for the slope. `reach` is the bias of tau under the largest
+    difference of slopes that the 95 % interval allows.
     """
     slope = two_groups(*_contrasts(panel, changed, _slope))
     least = int(panel.change[changed].min())
@@ -150,7 +150,7 @@ def _pretrends(panel: Panel, changed: np.ndarray) -> dict[str, float]:
 
 
 def _event_study(panel: Panel, changed: np.ndarray) -> list[dict[str, Any]]:
-    """By periods since the change (negative: before): the difference to controls, from the mean before the change."""
+    """By periods since the change (negative: before): the difference from controls, relative to before the change."""
     first = int(panel.change[changed].min())
     last = int((panel.until - panel.change)[changed].min())
     lines = []

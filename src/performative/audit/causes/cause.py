@@ -1,4 +1,4 @@
-"""`Cause`: what the model does to an outcome, how that is known, and why other ways were not taken."""
+"""`Cause`: what the model does to an outcome, which design shows it, and why other designs were not used."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from performative.findings import Finding, plain
 
 @dataclass(frozen=True, eq=False)
 class Cause:
-    """The answer of `effect`.
+    """The result of `effect`.
 
     Attributes:
         outcome: the column
-        design: "randomized", "threshold", "breaks" or "overlap"; None where none identifies the effect
+        design: "randomized", "threshold", "breaks" or "overlap"; None if no design identifies the effect
         estimate, standard_error: of the effect of decision 1 instead of 0 (of the change of model for "breaks"), in
-            units of the outcome; NaN where there is none
-        interval: (lower, upper) at `level`; infinite where there is none
-        p_value: of no effect
+            units of the outcome; NaN if there is none
+        interval: (lower, upper) at `level`; infinite if there is none
+        p_value: for no effect
         in_sd: the estimate in standard deviations of the outcome
-        rows: how many rows it rests on
+        rows: how many rows it is based on
         diagnostics: what was checked
         assumption: what must hold beyond the data, in words
-        refusals: for each design that was not used, why, in words
+        refusals: why each unused design was not used, in words
         findings: all of this as data
     """
 
@@ -43,7 +43,7 @@ class Cause:
 
     @property
     def identified(self) -> bool:
-        """Whether some design gave an answer."""
+        """Whether some design identified the effect."""
         return self.design is not None
 
     def to_dict(self) -> dict[str, Any]:

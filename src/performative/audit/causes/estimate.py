@@ -1,4 +1,4 @@
-"""What one design says: an estimate with its interval, or why it says nothing."""
+"""The result of one design: an estimate with its interval, or the reason why there is none."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,15 +12,15 @@ from performative.findings import Finding, Severity
 
 @dataclass(frozen=True)
 class Estimate:
-    """One design's answer.
+    """One design's result.
 
     Attributes:
-        estimate, standard_error, lower, upper: of the effect, in units of the outcome, at the level asked for
-        p_value: of no effect
+        estimate, standard_error, lower, upper: of the effect, in units of the outcome, at the requested level
+        p_value: for no effect
         rows: how many were used
-        on: on whom or where the effect is measured, as a word of `words.ON`
+        on: on whom or where the effect is measured, a key of `words.ON`
         diagnostics: what was checked, and the numbers behind the estimate
-        cautions: findings that limit it
+        cautions: findings that qualify it
     """
 
     estimate: float
@@ -35,7 +35,7 @@ class Estimate:
 
 
 class Refused(Exception):
-    """These rows do not identify the effect by this design; the finding says why."""
+    """Raised if these rows do not identify the effect by this design; the finding says why."""
 
     def __init__(self, reason: str, severity: Severity = "info", **facts: Any):
         super().__init__(reason)
@@ -46,7 +46,7 @@ def with_interval(
     estimate: float, error: float, df: float, level: float, rows: int, on: str, diagnostics: Mapping[str, Any],
     cautions: tuple[Finding, ...] = (),
 ) -> Estimate:  # fmt: skip
-    """Student's interval, the normal one for df = inf."""
+    """Student's t interval, normal for df = inf."""
     half = float(stats.t.ppf((1 + level) / 2, df)) * error
     p = float(2 * stats.t.sf(abs(estimate) / error, df)) if error > 0 else float(estimate == 0)
     return Estimate(
@@ -67,8 +67,8 @@ def two_groups(treated: np.ndarray, control: np.ndarray) -> tuple[float, float, 
 
         d = m_1 - m_0,      se^2 = s_1^2 / n_1 + s_0^2 / n_0,      df by Satterthwaite (Welch 1947)
 
-    One unit in a group has no variance of its own: the other group's stands for both, df = its size - 1 (Donald and
-    Lang 2007).
+    A group of one unit has no variance estimate: the other group's is used for both, with df = its size - 1 (Donald
+    and Lang 2007).
     """
     n1, n0 = len(treated), len(control)
     d = float(treated.mean() - control.mean())
@@ -82,9 +82,9 @@ def two_groups(treated: np.ndarray, control: np.ndarray) -> tuple[float, float, 
 
 
 def known_outcomes(outcome: np.ndarray, decision: np.ndarray | None) -> np.ndarray:
-    """[n] the rows whose outcome is known; refused where the decision has a part in whose is.
+    """[n] the rows whose outcome is known; refused if missingness depends on the decision.
 
-    Up to 1 % may be missing, no matter how; up to 10 % where it is missing as often under both decisions.
+    Up to 1 % may be missing for any reason; up to 10 % if outcomes are missing equally often under both decisions.
     """
     known = np.isfinite(outcome)
     missing = float(1 - known.mean())

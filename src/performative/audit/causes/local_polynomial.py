@@ -1,8 +1,8 @@
-"""Local polynomials at the edge of a threshold, as linear weights of the outcomes.
+"""Local polynomials at a threshold, as linear weights of the outcomes.
 
     beta_hat = argmin_beta sum_i k(x_i / h) (y_i - beta_0 - beta_1 x_i - ... - beta_p x_i^p)^2,   x_i >= 0 (or < 0)
 
-Every estimate here is sum_i l_i y_i with weights l that know x only, so that biases and variances follow from l:
+Every estimate here is sum_i l_i y_i with weights l that depend on x only, so biases and variances follow from l:
 Calonico, Cattaneo and Titiunik 2014 (Econometrica 82), Sections 2 and 3 and their supplement.
 """
 
@@ -16,7 +16,7 @@ _PILOT = 2.576
 
 
 class Side(NamedTuple):
-    """The rows of one side: x is the distance from the threshold, in order; s2 [n] the variance of each outcome."""
+    """The rows of one side: x is the distance from the threshold, sorted; s2 [n] the variance of each outcome."""
 
     x: np.ndarray
     y: np.ndarray
@@ -24,7 +24,7 @@ class Side(NamedTuple):
 
 
 class Bandwidths(NamedTuple):
-    """h of the estimate, b of its bias."""
+    """h for the estimate, b for its bias."""
 
     h: float
     b: float
@@ -37,7 +37,7 @@ def one_side(x: np.ndarray, y: np.ndarray) -> Side:
 
 
 def neighbor_variances(x: np.ndarray, y: np.ndarray, neighbors: int = NEIGHBORS) -> np.ndarray:
-    """[n] J / (J + 1) (y_i - mean of its J nearest neighbors)^2, unbiased where means are flat nearby; x is sorted."""
+    """[n] J / (J + 1) (y_i - mean of its J nearest neighbors)^2, unbiased if the mean is locally flat; x is sorted."""
     n, J = len(x), neighbors
     shifts = [k for k in range(-J, J + 1) if k]
     at = np.arange(n)[:, None] + np.array(shifts)
@@ -53,7 +53,7 @@ def weights(x: np.ndarray, h: float, order: int, entry: int) -> np.ndarray:
     """[n] l such that sum_i l_i y_i is the coefficient of x^entry, with the triangular kernel."""
     k = np.maximum(1 - np.abs(x) / h, 0.0)
     root = np.sqrt(k)
-    # In units of h the columns are of one size.
+    # In units of h the columns have comparable size.
     X = (x[:, None] / h) ** np.arange(order + 1) * root[:, None]
     q, r = np.linalg.qr(X)
     unit = np.zeros(order + 1)
@@ -62,20 +62,20 @@ def weights(x: np.ndarray, h: float, order: int, entry: int) -> np.ndarray:
 
 
 def bandwidths(left: Side, right: Side) -> Bandwidths:
-    """MSE-optimal bandwidths of the jump: h for a local line, b for the curvature that corrects its bias.
+    """MSE-optimal bandwidths for the jump: h for a local line, b for the curvature that corrects its bias.
 
         h_(nu, p) = [ (1 + 2 nu) V / (2 (p + 1 - nu) (B^2 + 3 Var B)) ]^(1 / (2p + 3))
 
     V h^-(1 + 2 nu) is the variance and B h^(p + 1 - nu) the bias of the jump in the coefficient nu of a polynomial of
-    order p. V is measured at the pilot bandwidth, B with the coefficient p + 1 of a polynomial at the bandwidth before:
-    a quartic over all rows -> d (cubic term) -> b (quadratic term) -> h (level). 3 Var B keeps a bias that happens to
-    be small from blowing the bandwidth up (Imbens and Kalyanaraman 2012).
+    order p. V is measured at the pilot bandwidth, B from coefficient p + 1 of a polynomial at the previous bandwidth:
+    a quartic over all rows -> d (cubic term) -> b (quadratic term) -> h (level). 3 Var B keeps an accidentally small
+    bias from blowing up the bandwidth (Imbens and Kalyanaraman 2012).
     """
     x = np.concatenate([left.x, right.x])
     spread = min(float(x.std(ddof=1)), float(np.subtract(*np.percentile(x, [75, 25]))) / 1.349)
     reach = max(-left.x[0], right.x[-1])
     pilot = min(_PILOT * spread * len(x) ** -0.2, reach)
-    # Heavy ties or a gap at the threshold: no fewer rows than the highest order needs.
+    # Heavy ties or a gap at the threshold: keep as many rows as the highest order needs.
     pilot = max(pilot, *(float(np.sort(np.abs(side.x))[min(len(side.x), 30) - 1]) for side in (left, right)))
     quartic = [float(weights(s.x, 1.000001 * np.abs(s.x).max(), 4, 4) @ s.y) for s in (left, right)]
     d = _optimal(left, right, pilot, 3, 3, quartic, 0.0, reach)
@@ -86,7 +86,7 @@ def bandwidths(left: Side, right: Side) -> Bandwidths:
 
 
 def _coefficients(left: Side, right: Side, h: float, order: int, entry: int) -> tuple[list[float], list[float]]:
-    """The coefficient on either side, and its variance."""
+    """The coefficient on each side, and its variance."""
     l = [weights(side.x, h, order, entry) for side in (left, right)]
     values = [float(w @ side.y) for w, side in zip(l, (left, right), strict=True)]
     return values, [float(w**2 @ side.s2) for w, side in zip(l, (left, right), strict=True)]
@@ -96,7 +96,7 @@ def _optimal(
     left: Side, right: Side, pilot: float, order: int, entry: int, coefficients: list[float],
     noise: list[float] | float, reach: float,
 ) -> float:  # fmt: skip
-    """The bandwidth of `bandwidths`, no larger than the data reach."""
+    """The bandwidth of `bandwidths`, capped at the range of the data."""
     V = B = extra = 0.0
     noises = [noise, noise] if isinstance(noise, float) else noise
     for sign, side, value, variance in zip((-1, 1), (left, right), coefficients, noises, strict=True):

@@ -1,4 +1,4 @@
-"""What decisions do to outcomes, from logs as the audit reads them."""
+"""The effect of decisions on outcomes, from logs as the audit reads them."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from performative.audit.queries import draw, fetch
 from performative.audit.schema import LogError
 from performative.audit.source import open_source
 
-# Rows that a design is given at most: a draw over all of them where there are more.
+# The most rows that a design receives: a random sample if there are more.
 MOST = 200_000
 
 
@@ -20,9 +20,9 @@ def cause_in_logs(
     """`effect` of the decision on the label, by whichever design these logs identify.
 
     Args:
-        source, map, groups, trust: as in `pf.audit.audit_logs`; seed: of the draw, and of the folds of "overlap"
+        source, map, groups, trust: as in `pf.audit.audit_logs`; seed: for sampling rows, and for the folds of "overlap"
 
-    Rows leave the engine, MOST of them at most, which no other part of the audit needs.
+    Up to MOST rows leave the engine; no other part of the audit needs this.
     """
     opened = open_source(source, map=map, trust=trust)
     try:
@@ -31,7 +31,7 @@ def cause_in_logs(
             raise LogError("a cause needs outcomes: name the label under [columns] of audit.toml.", opened.name)
         if not people.decides:
             raise LogError(
-                "a cause needs decisions: name `accepted`, or give [decision] threshold in audit.toml.", opened.name
+                "a cause needs decisions: name `accepted`, or set [decision] threshold in audit.toml.", opened.name
             )
         return effect(_frame(people, seed), level=level, seed=seed, **_roles(people))
     finally:

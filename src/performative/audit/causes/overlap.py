@@ -1,4 +1,4 @@
-"""Overlapping policies: people who are alike met both decisions."""
+"""Overlapping policies: similar people received both decisions."""
 
 from typing import Any
 
@@ -9,16 +9,16 @@ from performative.audit.causes.estimate import Estimate, Refused, known_outcomes
 from performative.audit.causes.table import Table
 from performative.findings import Finding
 
-# Chances beyond these are no overlap: one row would stand for a hundred.
+# Propensities beyond this are not overlap: one row would represent a hundred.
 _LEAST = 0.01
-# Rows of each decision, and the share of rows with overlap, below which nothing is said.
+# Least number of rows per decision, and least share of rows with overlap, for an estimate.
 _ROWS, _SHARE = 50, 0.1
-# The largest share of rows without overlap where chances are estimated: none may be left out then.
+# The largest share of rows without overlap if propensities are estimated: none may be dropped then.
 _OUTSIDE = 0.02
 _CHECK = 0.001
-# Weighted differences of a feature between decisions, in standard deviations, that are no longer small.
+# Weighted differences of a feature between decisions, in standard deviations, above this are not small.
 _IMBALANCE = 0.1
-# Features up to which squares and products are added.
+# Squares and products are added for up to this many features.
 _SQUARES = 12
 
 
@@ -26,19 +26,19 @@ def overlap(
     table: Table, level: float = 0.95, outcome_model: Any = None, propensity_model: Any = None, folds: int = 5,
     seed: int = 0,
 ) -> Estimate:  # fmt: skip
-    """Doubly robust (AIPW) mean difference, nuisances cross-fitted.
+    """Doubly robust (AIPW) mean difference with cross-fitted nuisances.
 
         psi_i = g_1(x_i) - g_0(x_i) + D_i (y_i - g_1(x_i)) / e_i - (1 - D_i) (y_i - g_0(x_i)) / (1 - e_i)
         tau = mean psi,      se = sd(psi) / sqrt(n)
 
-    e is the logged propensity where there is one: then tau needs no more than that the log tells the truth, and hidden
-    causes do no harm. Otherwise e is estimated from features and score, and all common causes of decision and outcome
-    must be among them: that cannot be seen in the data, and the answer says so. g_d is fitted on the other folds
+    e is the logged propensity if there is one: then tau only requires the log to be correct, and hidden confounders
+    do no harm. Otherwise e is estimated from features and score, which must contain all common causes of decision and
+    outcome: the data cannot show this, and the result says so. g_d is fitted on the other folds
     (Robins, Rotnitzky and Zhao 1994; Chernozhukov et al. 2018).
 
     Args:
-        outcome_model, propensity_model: estimators in scikit-learn's sense; by default ridge and logistic regression on
-            the features, their squares and their products (up to 12 features; beyond that no products)
+        outcome_model, propensity_model: scikit-learn estimators; by default ridge and logistic regression on the
+            features, their squares and their products (for up to 12 features; no products beyond that)
     """
     if table.decision is None:
         raise Refused("no-decision")
@@ -94,7 +94,7 @@ def overlap(
 
 
 def _known_before(table: Table) -> np.ndarray:
-    """[n, k] features, score, and indicators of deployments and clients: drift may move both decision and outcome."""
+    """[n, k] features, score, and indicators of deployments and clients, as drift may move decisions and outcomes."""
     parts = [part for part in (table.features, table.score) if part is not None]
     for codes in (table.deployment, table.client):
         if codes is not None and 1 < codes.max() + 1 <= 50:
@@ -103,7 +103,7 @@ def _known_before(table: Table) -> np.ndarray:
 
 
 def _step(table: Table) -> bool:
-    """Whether the decision is a step in the score: on no side of it did anybody meet the other decision."""
+    """Whether the decision is a step in the score: nobody on either side received the other decision."""
     if table.score is None or table.decision is None:
         return False
     one, zero = table.score[table.decision == 1], table.score[table.decision == 0]
@@ -111,7 +111,7 @@ def _step(table: Table) -> bool:
 
 
 def _of_one_decision(table: Table) -> float:
-    """The largest share of rows at clients, or under deployments, that know one decision only."""
+    """The share of rows at clients, or under deployments, with a single decision; the larger of the two."""
     shares = [0.0]
     for codes in (table.client, table.deployment):
         if codes is not None and table.decision is not None:
@@ -127,7 +127,7 @@ def _folds(D: np.ndarray, folds: int, seed: int) -> list[tuple[np.ndarray, np.nd
 
 
 def _expand(X: np.ndarray) -> np.ndarray:
-    """Standardized columns; with squares and products of those that are no indicators, where these are few."""
+    """Standardized columns, with squares and products of non-indicators if these are few."""
     varies = X[:, np.ptp(X, axis=0) > 0]
     if not varies.shape[1]:
         return varies
@@ -154,7 +154,7 @@ def _cross_fitted_chances(X: np.ndarray, D: np.ndarray, split: Any, model: Any) 
 def _cross_fitted_outcomes(
     X: np.ndarray, D: np.ndarray, y: np.ndarray, split: Any, model: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """g_1 and g_0; means where nothing is known of people."""
+    """g_1 and g_0; means if there are no features."""
     from sklearn.base import clone
     from sklearn.dummy import DummyRegressor
     from sklearn.linear_model import RidgeCV
@@ -173,7 +173,7 @@ def _cross_fitted_outcomes(
 
 
 def _check_logged(D: np.ndarray, e: np.ndarray, X: np.ndarray) -> None:
-    """Do decisions come as often as the logged chances say, at all chances and for all features?
+    """Check that decisions occur as often as the logged propensities say, at all levels and for all features.
 
     sum_i (D_i - e_i) (1, logit e_i, x_i) ~ N(0, sum_i e_i (1 - e_i) z z')
     """
@@ -188,7 +188,7 @@ def _check_logged(D: np.ndarray, e: np.ndarray, X: np.ndarray) -> None:
 
 
 def _check_balance(D: np.ndarray, e: np.ndarray, X: np.ndarray, table: Table) -> None:
-    """Weighted by 1/e, both decisions must show the same features; else the chances were not well estimated."""
+    """Check that features balance when weighted by 1/e; if not, the propensities were poorly estimated."""
     spread = X.std(axis=0)
     X = X[:, spread > 0]
     w1, w0 = D / e, (1 - D) / (1 - e)
@@ -205,7 +205,7 @@ def _check_balance(D: np.ndarray, e: np.ndarray, X: np.ndarray, table: Table) ->
 
 
 def _robustness(estimate: float, residual: np.ndarray, w: np.ndarray) -> float:
-    """r: a hidden cause that explains this share of what is left of both outcome and decision could make tau zero.
+    """r: a hidden confounder that explains this share of the residual of outcome and decision could make tau zero.
 
         |bias| <= S r / sqrt(1 - r),   S^2 = E[(y - g)^2] E[w^2];      S r / sqrt(1 - r) = |tau|
 

@@ -1,4 +1,4 @@
-"""`effect`: the design that asks for the least, of those that the data identify."""
+"""`effect`: the design with the weakest assumptions among those that the data identify."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -45,26 +45,26 @@ def effect(
     propensity_model: Any = None,
     seed: int = 0,
 ) -> Cause:
-    """What does the model's decision, or its deployment, do to an outcome? From logs, with the assumption in words.
+    """Estimate from logs what the model's decision, or its deployment, does to an outcome; state the assumption.
 
     Args:
         frame: one row per person and decision (pandas, Polars or PyArrow)
-        outcome: column of numbers: a label, or a feature that people may change; empty where it is not known
+        outcome: numeric column: a label, or a feature that people may change; empty if unknown
         decision: column of 0 and 1
-        score, threshold: column of the score, and the number from which on the decision is 1 (or 0)
-        propensity: column of the logged chances of decision = 1
-        randomized: column of 0 and 1: whose decision was drawn (a randomized share, exploration)
+        score, threshold: column of the score, and the value from which on the decision is 1 (or 0)
+        propensity: column of the logged probability of decision = 1
+        randomized: column of 0 and 1: whose decision was randomized (a randomized share, exploration)
         deployment, client, time: columns: which model was in force, where, in which period
         features: columns known before the decision
         design: "auto", or "randomized", "threshold", "breaks", "overlap"
         level: of the interval
         outcome_model, propensity_model: scikit-learn estimators for "overlap"
-        seed: of the folds of "overlap"
+        seed: for the folds of "overlap"
 
-    "auto" takes the first that the data identify: a randomized share, logged chances of both decisions, a threshold,
-    deployment breaks with controls, and last features that tell who met which decision. A design whose assumption the
-    data contradict is refused, with the reason; where all are, the answer is that it cannot be told. An assumption that
-    the data cannot contradict is not thereby true: the answer says which it is.
+    "auto" uses the first design that the data identify: a randomized share, logged propensities, a threshold,
+    deployment breaks with controls, and last, features that predict the decision. A design whose assumption the data
+    contradict is refused, with the reason; if all are, the result says that the effect is not identified. An
+    assumption that the data cannot contradict is not necessarily true: the result states it.
     """
     if design not in ("auto", *DESIGNS):
         raise ValueError(f"effect: unknown design {design!r}.{nearest(str(design), ('auto', *DESIGNS))}")
@@ -81,12 +81,12 @@ def causes_of(frame: Any, columns: Mapping[str, Any], outcomes: Sequence[str], l
     """`effect` on each of several outcomes: labels, and features that people may change.
 
     Args:
-        columns: the other arguments of `effect`; an outcome among its features is left out of them
+        columns: the other arguments of `effect`; outcomes are removed from its features
     """
     found = {}
     for name in outcomes:
         told = {**columns, "features": [one for one in columns.get("features", ()) if one != name]}
-        # Features that the decision may move must not be held fixed when asking what it moves.
+        # Features that the decision may move must not be controlled for when estimating what it moves.
         told["features"] = [one for one in told["features"] if one not in outcomes]
         found[name] = effect(frame, outcome=name, level=level, **told)
     return found
@@ -95,7 +95,7 @@ def causes_of(frame: Any, columns: Mapping[str, Any], outcomes: Sequence[str], l
 def cause_of(
     table: Table, outcome: str, design: str = "auto", level: float = 0.95, options: Mapping[str, Any] | None = None
 ) -> Cause:
-    """The answer for a table that was read before; see `effect`."""
+    """The result for a table that has been read; see `effect`."""
     order = _order(table) if design == "auto" else (design,)
     refusals: dict[str, Finding] = {}
     used, found = None, None
@@ -137,7 +137,7 @@ def cause_of(
 
 
 def _order(table: Table) -> tuple[str, ...]:
-    """By how much must be taken on trust: logged chances are an experiment, estimated ones are not."""
+    """By strength of assumptions: logged propensities are an experiment, estimated ones are not."""
     if table.propensity is not None:
         return ("randomized", "overlap", "threshold", "breaks")
     return ("randomized", "threshold", "breaks", "overlap")

@@ -1,4 +1,4 @@
-"""Values of policies from logged bandit feedback: what each of several policies would have earned."""
+"""Off-policy evaluation from logged bandit feedback: what each of several policies would have earned."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ class PolicyValue(Plain):
     """What a policy earns per row.
 
     Attributes:
-        policy: whose value; logs: the policy whose rows it was computed from
+        policy: the policy evaluated; logs: the policy whose rows were used
         method: "mean" (its own rows), "ips", "snipw" (self-normalized) or "dr" (doubly robust)
-        value, standard_error, lower, upper: with the interval at the level asked for; NaN where it cannot be told
-        rows: how many, effective: how many rows of equal weight these are worth
-        why: why it cannot be told; "" where it can
+        value, standard_error, lower, upper: with the interval at the requested level; NaN if not identified
+        rows: number of rows; effective: effective sample size, in rows of equal weight
+        why: why it is not identified; "" otherwise
     """
 
     policy: str
@@ -62,23 +62,23 @@ def policy_values(
     folds: Count = 3,
     seed: int = 0,
 ) -> tuple[PolicyValue, ...]:
-    """The value of each policy from its own rows, and from those of every other. The columns are Open Bandit's.
+    """Estimate the value of each policy from its own rows, and from every other policy's. Open Bandit columns.
 
         ips    mean w y,   w = pi(a | position) / p_logged          snipw    sum w y / sum w
         dr     mean [ sum_a pi(a) q(x, a) + w (y - q(x, a_logged)) ],      q cross-fitted
 
-    pi is the policy's mean chance of an action at a position over its own rows: how often it took it. So what is valued
-    is the policy as it acted on average, without regard to the person; its own rows (method "mean") regard the person
-    too. The error of pi, which is counted and not known, is in the interval.
+    pi is the policy's empirical probability of an action at a position, over its own rows. So the value is that of the
+    policy averaged over people, ignoring the context; its own rows (method "mean") include the context. The interval
+    includes the sampling error of pi.
 
     Args:
         frames: policy -> its rows (pandas, Polars or PyArrow), such as {"random": ..., "bts": ...}
-        propensity: the logged chance of the action that was taken
-        position: where it was shown, None where there is one place
-        features: columns of what is known of the person, or how their names begin; text is taken as categories
+        propensity: the logged probability of the action taken
+        position: where it was shown, None if there is one position
+        features: columns that describe the person, or the prefix of their names; text is treated as categorical
     """
     if not frames:
-        raise ValueError("policy_values: frames must hold at least one policy with its rows.")
+        raise ValueError("policy_values: frames must contain at least one policy with its rows.")
     if not 0 < level < 1:
         raise ValueError(f"policy_values: level must lie between 0 and 1; got {level!r}.")
     logs, actions = _read(frames, outcome, action, propensity, position, features)
@@ -107,7 +107,7 @@ def _from_others(
     if unseen > 0.01:
         why = f"{unseen:.1%} of what {target} shows was never shown by {source}"
     elif effective < _ROWS:
-        why = f"the rows of {source} are worth {effective:.0f} rows of {target}; {_ROWS} are needed"
+        why = f"the effective sample size of {source} for {target} is {effective:.0f} rows; {_ROWS} are needed"
     if why:
         return [
             PolicyValue(target, source, method, np.nan, np.nan, -np.inf, np.inf, n, effective, why)
@@ -144,17 +144,17 @@ def _chances(own: Log, actions: int, positions: int) -> np.ndarray:
 
 
 def _unseen(log: Log, pi: np.ndarray, own: Log) -> float:
-    """Share of what the target shows that the logging policy never did at that position."""
+    """Share of what the target shows that the logging policy never showed at that position."""
     seen = np.zeros(pi.shape, bool)
     seen[log.position, log.action] = True
     return float(np.mean(~seen[own.position, own.action]))
 
 
 def _error_of_counts(log: Log, own: Log, pi: np.ndarray) -> float:
-    """Standard error of the value through pi: sd over the target's own choices of the mean outcome, by 1 / sqrt(n).
+    """Standard error of the value due to pi: sd of the mean outcome over the target's choices, times 1 / sqrt(n).
 
-    sum_a pi_hat(a) m(a) is a mean of m(a_j) over its n choices; m(a) is the logged mean, shrunk to the mean of all as
-    much as its noise asks, which would otherwise be counted twice.
+    sum_a pi_hat(a) m(a) is a mean of m(a_j) over its n choices; m(a) is the logged mean, shrunk to the overall mean
+    according to its noise, which would otherwise be counted twice.
     """
     total, count = np.zeros(pi.shape), np.zeros(pi.shape)
     np.add.at(total, (log.position, log.action), log.outcome)
@@ -184,7 +184,7 @@ def _outcomes(log: Log, pi: np.ndarray, folds: int, seed: int) -> tuple[np.ndarr
         model = Ridge(10.0, solver="lsqr").fit(X[train], log.outcome[train])
         taken[test] = model.predict(X[test])
         by_action = model.coef_[:actions]
-        # The model adds up, so the mean over actions is that of the action's own part.
+        # The model is additive, so averaging over actions only involves the action's own term.
         everything[test] = taken[test] - by_action[log.action[test]] + (pi @ by_action)[log.position[test]]
     return everything, taken
 
@@ -193,7 +193,7 @@ def _read(
     frames: Mapping[str, Any], outcome: str, action: str, propensity: str, position: str | None,
     features: str | Sequence[str],
 ) -> tuple[dict[str, Log], int]:  # fmt: skip
-    """Rows by policy, with actions and categories numbered alike for all."""
+    """Rows by policy, with the same codes for actions and categories."""
     import narwhals.stable.v2 as nw
     from scipy import sparse
     from sklearn.preprocessing import OneHotEncoder
@@ -216,7 +216,7 @@ def _read(
                 )
         mine = [c for c in table.columns if c.startswith(features)] if isinstance(features, str) else list(features)
         if chosen and mine != chosen:
-            raise ValueError(f"policy_values: {name!r} has features {mine}, and the policy before it {chosen}.")
+            raise ValueError(f"policy_values: {name!r} has features {mine}, but the policy before it has {chosen}.")
         chosen = mine
     codes = {}
     for role in (action, position):

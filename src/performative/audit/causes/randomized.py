@@ -1,4 +1,4 @@
-"""A randomized share: rows whose decision was left to chance."""
+"""A randomized share: rows whose decision was randomized."""
 
 from typing import Any
 
@@ -8,22 +8,22 @@ from scipy import stats
 from performative.audit.causes.estimate import Estimate, Refused, known_outcomes, two_groups, with_interval
 from performative.audit.causes.table import Table
 
-# A failed check at this level speaks against the randomization: one in a thousand sound logs is refused.
+# Level of the checks of randomization: one valid log in a thousand is refused.
 _CHECK = 0.001
-# Rows (or clients, where whole clients were drawn) that each decision needs.
+# Rows (or clients, if whole clients were randomized) that each decision needs.
 _ROWS, _CLIENTS = 20, 3
-# A stratum is adjusted for where it holds so many rows of each decision.
+# A stratum is adjusted for if it has this many rows of each decision.
 _STRATUM = 10
 
 
 def randomized(table: Table, level: float = 0.95) -> Estimate:
-    """Difference of means between decisions that were drawn, adjusted for what was known before.
+    """Difference in means between randomized decisions, adjusted for pre-decision features.
 
         y = a + tau D + b.(x - mean x) + c.(x - mean x) D + e,      HC2 errors          (Lin 2013)
 
-    x holds the features and, where the share of D = 1 may differ between deployments or clients, their indicators: the
-    estimate then compares within each. Without x it is the difference of means with Neyman's variance. Where all rows
-    of a client have one decision, whole clients were drawn, and their means are compared (Welch).
+    x contains the features and, if the share of D = 1 may differ between deployments or clients, their indicators: the
+    estimate then compares within each. Without x it is the difference in means with Neyman's variance. If all rows of
+    each client have the same decision, whole clients were randomized, and their means are compared (Welch).
     """
     table = _drawn_rows(table)
     assert table.decision is not None  # seen to by _drawn_rows
@@ -51,9 +51,9 @@ def randomized(table: Table, level: float = 0.95) -> Estimate:
 
 
 def lin_regression(y: np.ndarray, D: np.ndarray, X: np.ndarray) -> tuple[float, float, float]:
-    """tau, its standard error and n - p, of the regression in `randomized`.
+    """tau, its standard error and n - p, from the regression in `randomized`.
 
-    To the HC2 variance comes c' Cov(x) c / n, by which tau varies because other people might have come.
+    c' Cov(x) c / n is added to the HC2 variance: the people themselves are a sample.
     """
     centered = X - X.mean(axis=0)
     scale = centered.std(axis=0)
@@ -74,7 +74,7 @@ def lin_regression(y: np.ndarray, D: np.ndarray, X: np.ndarray) -> tuple[float, 
 
 
 def _drawn_rows(table: Table) -> Table:
-    """The rows whose decision was drawn, by the column that says so or by a logged chance that is the same for all."""
+    """The rows whose decision was randomized, by a column that says so or by a constant logged propensity."""
     if table.decision is None:
         raise Refused("no-decision")
     if table.randomized is not None:
@@ -88,10 +88,10 @@ def _drawn_rows(table: Table) -> Table:
 
 
 def _by_client(client: np.ndarray, D: np.ndarray) -> bool:
-    """Whether decisions were drawn for whole clients: each has one decision in all of its rows."""
+    """Whether whole clients were randomized: each client has one decision in all of its rows."""
     count = np.bincount(client)
     share = np.bincount(client, D)[count > 0] / count[count > 0]
-    # Clients of one row each have one decision by nature.
+    # Clients with a single row trivially have one decision.
     return bool(np.all((share == 0) | (share == 1)) and count[count > 0].mean() > 1.5)
 
 
@@ -111,11 +111,11 @@ def _of_clients(table: Table, level: float) -> Estimate:
 
 
 def _strata(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """[n] the stratum of each row, and [n] which are of use: strata where both decisions were drawn.
+    """[n] the stratum of each row, and [n] which rows are usable: strata in which both decisions occur.
 
-    Strata are deployments and clients taken together: the chance may have been another in each, and comparing across
-    them would mix it with drift. Strata too small to compare within are pooled where the share of D = 1 is the same in
-    all, as far as a test can tell.
+    Strata are pairs of deployment and client: the propensity may differ between them, and comparing across strata
+    would confound it with drift. Strata too small to compare within are pooled if a test does not reject that the
+    share of D = 1 is the same in all.
     """
     assert table.decision is not None
     D, one, every = table.decision, np.zeros(table.rows, int), np.ones(table.rows, bool)
@@ -138,7 +138,7 @@ def _strata(table: Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _checks(features: np.ndarray, dummies: np.ndarray, D: np.ndarray, table: Table) -> dict[str, Any]:
-    """Were the decisions drawn as the log says? Features must not tell them, nor their share be another.
+    """Check that decisions were randomized as logged: features must not predict them, and their share must match.
 
     (d - p)' X V^-1 X' (d - p) ~ chi2(k)          features beside the strata
     """

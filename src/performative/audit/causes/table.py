@@ -1,4 +1,4 @@
-"""Logged rows as the designs need them: one array for each role."""
+"""Logged rows in the form the designs need: one array per role."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ class Table:
     """One row per person and decision.
 
     Attributes:
-        outcome: [n] what happened; NaN where it is not known
+        outcome: [n] what happened; NaN if unknown
         decision: [n] 0 or 1, what the model decided
-        score, threshold: what the decision was made of, and from where on it is 1
-        propensity: [n] the logged chance of decision = 1
-        randomized: [n] whether the decision of this row was left to chance
-        deployment, client, time: [n] whole numbers 0, 1, ...; `time` in order
-        features: [n, k] what was known of people before the decision
+        score, threshold: what the decision is based on, and the value from which on it is 1
+        propensity: [n] the logged probability of decision = 1
+        randomized: [n] whether the decision of this row was randomized
+        deployment, client, time: [n] integer codes 0, 1, ...; `time` in order
+        features: [n, k] what was known about people before the decision
         clients: names of the clients
     """
 
@@ -45,7 +45,7 @@ class Table:
         return len(self.outcome)
 
     def where(self, keep: np.ndarray) -> "Table":
-        """These rows alone."""
+        """Only these rows."""
 
         def part(column: T) -> Any:
             return None if column is None else column[keep]
@@ -70,7 +70,7 @@ def read_table(
     time: str | None = None,
     features: Sequence[str] = (),
 ) -> Table:
-    """The columns of a data frame (pandas, Polars, PyArrow, ...: what Narwhals reads) by their roles."""
+    """The columns of a data frame (pandas, Polars, PyArrow, ...: anything Narwhals reads) by role."""
     import narwhals.stable.v2 as nw
 
     try:
@@ -90,7 +90,7 @@ def read_table(
             raise ValueError(
                 f"effect: {role}={name!r} is not a column of the frame.{nearest(str(name), table.columns)}"
             )
-    # A model's score may be a feature too, and a deployment the time: only these roles must stand alone.
+    # A model's score may also be a feature, and a deployment the time: only these roles must be distinct.
     alone = [name for role, name in named if role in ("outcome", "decision", "propensity")] + list(features)
     if twice := sorted({name for name in alone if alone.count(name) > 1}):
         raise ValueError(f"effect: column {twice[0]!r} has two roles among outcome, decision, propensity and features.")
@@ -111,7 +111,7 @@ def read_table(
 
     chosen = numbers("propensity")
     if chosen is not None and not np.all((chosen >= 0) & (chosen <= 1)):
-        raise ValueError(f"effect: propensity={propensity!r} holds chances and must lie in [0, 1].")
+        raise ValueError(f"effect: propensity={propensity!r} contains probabilities and must lie in [0, 1].")
     if threshold is not None and not np.isfinite(threshold):
         raise ValueError(f"effect: threshold must be a finite number; got {threshold!r}.")
     flags = _flags(column("randomized"), "randomized") if randomized is not None else None
@@ -125,20 +125,20 @@ def read_table(
 
 
 def _numbers(series: Any, role: str, empty: bool) -> np.ndarray:
-    """A column as floats; only where `empty` may it say nothing (NaN) in some rows."""
+    """A column as floats; missing values (NaN) are allowed only if `empty` is set."""
     import narwhals.stable.v2 as nw
 
     if not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
-        raise ValueError(f"effect: column {series.name!r} ({role}) must hold numbers; got {series.dtype}. Encode it.")
+        raise ValueError(f"effect: column {series.name!r} ({role}) must be numeric; got {series.dtype}. Encode it.")
     values = series.cast(nw.Float64).to_numpy().astype(np.float64)
     bad = ~np.isfinite(values)
     if empty:
         if np.any(np.isinf(values)):
-            raise ValueError(f"effect: column {series.name!r} ({role}) holds infinite values; drop or clip them.")
+            raise ValueError(f"effect: column {series.name!r} ({role}) contains infinite values; drop or clip them.")
         return values
     if np.any(bad):
         raise ValueError(
-            f"effect: column {series.name!r} ({role}) says nothing (NaN, empty or infinite) in {int(bad.sum())} of "
+            f"effect: column {series.name!r} ({role}) is missing (NaN, empty or infinite) in {int(bad.sum())} of "
             f"{len(values)} rows; drop or fill them first."
         )
     return values
@@ -149,13 +149,13 @@ def _flags(series: Any, role: str) -> np.ndarray:
     values = _numbers(series, role, False)
     if not np.all((values == 0) | (values == 1)):
         strange = values[(values != 0) & (values != 1)][0]
-        raise ValueError(f"effect: {role}={series.name!r} must hold 0 and 1 (or booleans); found {strange:g}.")
+        raise ValueError(f"effect: {role}={series.name!r} must contain 0 and 1 (or booleans); got {strange:g}.")
     return values == 1
 
 
 def _codes(series: Any, role: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Values numbered in their order, and what they are called."""
+    """Values as codes in sorted order, and their names."""
     if series.null_count() or (series.dtype.is_float() and series.is_nan().any()):
-        raise ValueError(f"effect: {role}={series.name!r} says nothing in some rows; drop or fill them first.")
+        raise ValueError(f"effect: {role}={series.name!r} is missing in some rows; drop or fill them first.")
     values, codes = np.unique(series.to_numpy(), return_inverse=True)
     return codes.reshape(-1), tuple(str(value) for value in values)

@@ -1,4 +1,4 @@
-"""A threshold: people just above and just below it are alike but for the decision."""
+"""A threshold: people just above and just below it differ only in the decision."""
 
 import numpy as np
 from scipy import stats
@@ -8,25 +8,25 @@ from performative.audit.causes.estimate import Estimate, Refused, known_outcomes
 from performative.audit.causes.local_polynomial import Bandwidths, Side, bandwidths, one_side, weights
 from performative.audit.causes.table import Table
 
-# Rows that each side needs in all, rows within the bandwidth, and different scores there.
+# Rows that each side needs in total, rows within the bandwidth, and distinct scores there.
 _ROWS, _NEAR, _VALUES = 100, 20, 10
-# Two checks at this level: one sound log in twenty is refused.
+# Two checks at this level: one valid log in twenty is refused.
 _PRETEST = 0.025
 
 
 def threshold(table: Table, level: float = 0.95) -> Estimate:
-    """The jump of the mean outcome at the threshold.
+    """The jump in the mean outcome at the threshold.
 
         tau = E[y | s = c+] - E[y | s = c-]
         tau_bc = sum_i (l_i - b_h v_i) y_i,      b_h = sum_i l_i x_i^2
 
     l are the weights of a local line at the MSE-optimal bandwidth h, v those of the curvature of a local quadratic at
-    its own bandwidth b, so that the leading bias is taken out; the interval has the variance of tau_bc as a whole
-    (robust bias correction: Calonico, Cattaneo and Titiunik 2014). Triangular kernel, variances by nearest neighbors.
+    its own bandwidth b, which removes the leading bias; the interval uses the variance of tau_bc as a whole
+    (robust bias correction: Calonico, Cattaneo and Titiunik 2014). Triangular kernel, nearest-neighbor variances.
 
-    Refused: scores that pile up on one side (`density_test`), features that jump, decisions that do not follow the
-    threshold, scores with few values. Rows whose decision was drawn are left out: for them the threshold decides
-    nothing.
+    Refused: scores that bunch on one side (`density_test`), features that jump, decisions that do not follow the
+    threshold, scores with few distinct values. Rows whose decision was randomized are dropped: the threshold does not
+    decide them.
     """
     if table.score is None or table.threshold is None:
         raise Refused("no-threshold", score=table.score is not None)
@@ -66,7 +66,7 @@ def threshold(table: Table, level: float = 0.95) -> Estimate:
 
 
 def jump(x: np.ndarray, y: np.ndarray) -> tuple[tuple[float, float, float, Bandwidths], tuple[Side, Side]]:
-    """tau_bc, its standard error, tau without correction and the bandwidths; and the two sides. x is s - c."""
+    """tau_bc, its standard error, tau without correction, and the bandwidths; then the two sides. x is s - c."""
     left, right = one_side(x[x < 0], y[x < 0]), one_side(x[x >= 0], y[x >= 0])
     width = bandwidths(left, right)
     estimate = plain = variance = 0.0
@@ -80,7 +80,7 @@ def jump(x: np.ndarray, y: np.ndarray) -> tuple[tuple[float, float, float, Bandw
 
 
 def _direction(table: Table, x: np.ndarray) -> int:
-    """1 where scores above the threshold have decision 1, -1 where those below do."""
+    """1 if scores above the threshold have decision 1, -1 if those below do."""
     if table.decision is None:
         return 1
     above = x >= 0
@@ -97,13 +97,13 @@ def _direction(table: Table, x: np.ndarray) -> int:
 
 
 def _placebo(table: Table, x: np.ndarray) -> float | None:
-    """The least p-value of a jump in a feature, Bonferroni's over features; refused where it is small."""
+    """The smallest p-value for a jump in a feature, with Bonferroni over features; refused if it is small."""
     if table.features is None:
         return None
     p, names = [], []
     for k, name in enumerate(table.names):
         column = table.features[:, k]
-        # What the score alone tells jumps nowhere; a feature of two values has no line through it worth the name.
+        # A constant feature, or one equal to the score, cannot jump.
         if len(np.unique(column)) < 2 or bool(np.all(column == table.score)):
             continue
         estimate, error, _, _ = jump(x, column)[0]

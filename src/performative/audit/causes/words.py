@@ -1,4 +1,4 @@
-"""What the designs found, in sentences: one for each finding."""
+"""What the designs found, in words: one sentence per finding."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ NAMES = {
 }
 # On whom an effect is measured.
 ON = {
-    "drawn": "people whose decision was drawn",
-    "drawn-clients": "clients whose decision was drawn",
+    "drawn": "people whose decision was randomized",
+    "drawn-clients": "clients whose decision was randomized",
     "threshold": "people whose score is at the threshold",
     "changed-clients": "clients whose model changed, on average over the periods after",
     "all": "all people in these rows",
@@ -37,25 +37,25 @@ def _effect(outcome: str, design: str, on: str, estimate: float, lower: float, u
 
 
 def _none(outcome: str) -> str:
-    return f"What the model does to {outcome} cannot be told from these rows: no design identifies it."
+    return f"The effect of the model on {outcome} cannot be estimated from these rows: no design identifies it."
 
 
 def _robustness(robustness: float | None) -> str:
     end = "" if robustness is None else (
-        f" A cause that explains {percent(robustness)} of what is left of both would be enough for no effect at all."
+        f" A confounder that explains {percent(robustness)} of the residual variation of both could explain it away."
     )  # fmt: skip
-    return f"Nothing in these rows can show whether a hidden cause moves both decision and outcome.{end}"
+    return f"These rows cannot show whether a hidden confounder drives both decision and outcome.{end}"
 
 
 def _not_randomized(logged: bool) -> str:
     if logged:
-        return "The logged propensities differ between rows, and no column says which decisions were drawn."
-    return "No column says which decisions were drawn (randomized=...), nor with what chance (propensity=...)."
+        return "The logged propensities differ between rows, and no column says which decisions were randomized."
+    return "No column says which decisions were randomized (randomized=...) or with what probability (propensity=...)."
 
 
 def _no_panel(missing: list[str]) -> str:
     verb = "was" if len(missing) == 1 else "were"
-    return f"Comparing changes between clients needs {listed(missing)}, which {verb} not given."
+    return f"Comparing changes between clients needs {listed(missing)}, which {verb} not provided."
 
 
 def _no_threshold(score: bool) -> str:
@@ -63,126 +63,126 @@ def _no_threshold(score: bool) -> str:
 
 
 def _short(designs: Any) -> str:
-    return f"Not tried: {NAMES[designs]} already answers, with less to assume."
+    return f"Not tried: {NAMES[designs]} already identifies the effect, under weaker assumptions."
 
 
 SENTENCES: dict[str, Any] = {
     "effect.found": _effect,
     "effect.none": _none,
     "assumption.randomized": (
-        "Assumes that these decisions were drawn by chance and not by anything about the person, and that one person's "
-        "decision does not touch another's outcome."
+        "Assumes that these decisions were made at random, independently of the person, and that one person's decision "
+        "does not affect another's outcome."
     ),
     "assumption.threshold": (
-        "Assumes that without the decision the mean outcome would run on smoothly through the threshold, so nobody can "
-        "choose on which side of it to be; it says nothing of people far from the threshold."
+        "Assumes that without the decision the mean outcome would be continuous at the threshold, so nobody can choose "
+        "which side of it to be on; it says nothing about people far from the threshold."
     ),
     "assumption.breaks": (
-        "Assumes that without the change of model these clients would have moved as the others did, and that nothing "
-        "else befell them at the same time."
+        "Assumes that without the change of model these clients would have moved in parallel with the others, and that "
+        "nothing else happened to them at the same time."
     ),
     "assumption.overlap-logged": (
-        "Assumes that decisions were drawn with the logged chances, and that one person's decision does not touch "
-        "another's outcome."
+        "Assumes that decisions were randomized with the logged propensities, and that one person's decision does not "
+        "affect another's outcome."
     ),
     "assumption.overlap-estimated": (
-        "Assumes that score and features hold everything that moves both the decision and the outcome."
+        "Assumes that score and features contain everything that affects both the decision and the outcome."
     ),
     "caution.hidden-causes": _robustness,
     "caution.weak-pretrends": (
-        "The periods before the change are too few or too noisy to exclude a difference in trends that would shift the "
-        "estimate by {bias:number}, more than half its interval ({half:number})."
+        "The periods before the change are too few or too noisy to rule out a difference in trends that would shift "
+        "the estimate by {bias:number}, more than the half-width of its interval ({half:number})."
     ),
     "unused.not-tried": _short,
-    "refused.not-asked": "Not tried: another design was asked for.",
+    "refused.not-asked": "Not tried: another design was requested.",
     "refused.no-decision": "No decision was given (decision=...).",
     "refused.one-decision": "All decisions are {value}: there is nothing to compare with.",
     "refused.not-randomized": _not_randomized,
     "refused.nothing-drawn": "No row is marked as randomized.",
     "refused.few-drawn": (
-        "Of the decisions that were drawn {treated} are 1 and {control} are 0; {least} of each are needed."
+        "Of the randomized decisions, {treated} are 1 and {control} are 0; {least} of each are needed."
     ),
     "refused.few-drawn-clients": (
-        "Decisions were drawn for whole clients, {treated} with 1 and {control} with 0; {least} of each are needed."
+        "Whole clients were randomized, {treated} with 1 and {control} with 0; {least} of each are needed."
     ),
     "refused.thin-strata": (
         "The share of decision 1 differs between deployments or clients, and only {share:percent} of the rows are in "
         "one with {least} rows of each decision."
     ),
     "refused.unbalanced": (
-        "The rows marked as randomized were not: features tell the decision ({p_value:chance})."
+        "The rows marked as randomized were not: features predict the decision ({p_value:chance})."
     ),
     "refused.share-mismatch": (
-        "The rows marked as randomized were not drawn as logged: {share:percent} have decision 1, and the logged "
-        "chances say {said:percent} ({p_value:chance})."
+        "The rows marked as randomized were not randomized as logged: {share:percent} have decision 1, but the logged "
+        "propensities imply {said:percent} ({p_value:chance})."
     ),
     "refused.missing-by-decision": (
         "Whose outcome is known depends on the decision: it is missing for {treated:percent} under decision 1 and for "
-        "{control:percent} under 0. Known outcomes then differ whether or not the decision does anything."
+        "{control:percent} under 0. Known outcomes then differ whether or not the decision has an effect."
     ),
     "refused.missing": "The outcome is missing in {share:percent} of the rows; up to 10 % can be left out.",
     "refused.no-threshold": _no_threshold,
     "refused.few-at-threshold": (
-        "There are {above} scores from the threshold on and {below} below; {least} on each side are needed."
+        "There are {above} scores at or above the threshold and {below} below; {least} on each side are needed."
     ),
-    "refused.few-scores": "The score has {values} different values on one side of the threshold; {least} are needed.",
+    "refused.few-scores": "The score has {values} distinct values on one side of the threshold; {least} are needed.",
     "refused.few-near-threshold": (
-        "Near the threshold one side has {rows} rows with {values} different scores; {least} rows are needed."
+        "Near the threshold, one side has {rows} rows with {values} distinct scores; {least} rows are needed."
     ),
     "refused.fuzzy": "Decisions do not follow the threshold: {share:percent} are on the other side of it.",
     "refused.manipulation": (
-        "Scores pile up at the threshold: the density goes there from {below:number} to {above:number}, and "
+        "Scores pile up at the threshold: the density jumps from {below:number} to {above:number}, and "
         "{nearest_above} of the {nearest} rows nearest to it lie above ({p_value:chance}), so people, or those who "
         "score them, choose their side."
     ),
     "refused.features-jump": (
-        "{feature} jumps at the threshold too ({p_value:chance}): people on the two sides are not alike."
+        "{feature} jumps at the threshold too ({p_value:chance}): people on the two sides are not comparable."
     ),
-    "refused.nothing-known": "No propensity was logged, and neither score nor features say who met which decision.",
+    "refused.nothing-known": (
+        "No propensity was logged, and there is neither a score nor a feature to predict the decision from."
+    ),
     "refused.no-overlap-step": (
-        "The decision is a step in the score: nobody on either side of it met the other decision, so nobody can be "
-        "compared. A little exploration at random would change that."
+        "The decision is a step in the score: nobody on either side received the other decision, so nobody can be "
+        "compared. A little random exploration would change that."
     ),
     "refused.no-overlap-logged": (
-        "Only {share:percent} of the rows had a chance of at least {least:percent} of either decision."
+        "Only {share:percent} of the rows had a probability of at least {least:percent} of either decision."
     ),
     "refused.no-overlap": (
-        "For {share:percent} of the rows one decision had a chance below {least:percent}: there is nobody like them "
-        "with the other decision."
+        "For {share:percent} of the rows one decision had a probability below {least:percent}: there is nobody "
+        "comparable with the other decision."
     ),
     "refused.few-overlap": (
-        "Where both decisions were possible {treated} rows have decision 1 and {control} have 0; {least} of each are "
-        "needed."
+        "Among rows with overlap, {treated} have decision 1 and {control} have 0; {least} of each are needed."
     ),
     "refused.thin-overlap": (
-        "A few rows carry all the weight: they count as {effective:number} rows, and {least} are needed."
+        "A few rows carry all the weight: the effective sample size is {effective:number} rows; {least} are needed."
     ),
     "refused.propensity-mismatch": (
-        "Decisions were not drawn with the logged chances ({p_value:chance}): {share:percent} are 1, and the chances "
-        "say {said:percent}; or the chances differ by something about the person that they should contain."
+        "Decisions do not match the logged propensities ({p_value:chance}): {share:percent} are 1, and the "
+        "propensities imply {said:percent}; or the decision depends on features that the propensities ignore."
     ),
     "refused.unbalanced-weights": (
-        "The chances of decisions cannot be estimated well enough: weighted by them, {feature} still differs by "
+        "The propensities cannot be estimated well enough: after weighting by them, {feature} still differs by "
         "{apart:number} sd between decisions."
     ),
     "refused.no-panel": _no_panel,
     "refused.empty-cells": (
-        "In {cells} of {all} pairs of client and period there are no rows; use longer periods, or leave those clients "
-        "out."
+        "{cells} of {all} pairs of client and period have no rows; use longer periods, or drop those clients."
     ),
     "refused.mixed-models": (
-        "In {cells} of {all} pairs of client and period more than one model was deployed; use shorter periods."
+        "{cells} of {all} pairs of client and period have more than one deployed model; use shorter periods."
     ),
     "refused.no-break": "No client's model changed.",
     "refused.no-controls": (
-        "{controls} clients kept their model; {least} are needed: otherwise whatever else happened at the same time "
-        "looks like the model."
+        "{controls} clients kept their model; {least} are needed: otherwise anything else that happened at the same "
+        "time looks like an effect of the model."
     ),
     "refused.short-before": (
-        "There are {periods} periods before the first change; {least} are needed to see whether clients moved alike."
+        "There are {periods} periods before the first change; {least} are needed to check for parallel trends."
     ),
     "refused.pretrends": (
-        "Clients whose model changed moved differently from the others before it did ({p_value:chance})."
+        "Clients whose model changed moved differently from the others even before it changed ({p_value:chance})."
     ),
 }  # fmt: skip
 

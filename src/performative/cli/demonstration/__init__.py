@@ -9,7 +9,7 @@ __all__ = ["Outcome", "run_demo", "write_demo"]
 
 
 def write_demo(outcome: Outcome, folder: Path) -> dict[str, Path]:
-    """demo.png and demo.html; each appears whole or not at all."""
+    """Write demo.png and demo.html, each atomically."""
     from performative.cli.demonstration.figures import pictures
     from performative.cli.demonstration.page import page
     from performative.cli.demonstration.words import QUESTIONS

@@ -1,4 +1,4 @@
-"""The demo's three pictures: what each shows."""
+"""The data of the demo's three figures."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from performative.report.figure import Mark, Series, View
 
 
 def pictures(outcome: Outcome) -> tuple[View, View, View]:
-    """Scores before and after, distances by round, accuracy once deployed."""
+    """Scores before and after deployment, distances by round, accuracy after deployment."""
     return _scores(outcome), _distances(outcome), _cost(outcome)
 
 
@@ -22,8 +22,8 @@ def _scores(outcome: Outcome) -> View:
         series.append(Series(name, digits(steps), digits(np.repeat(edges, 2)), filled=True))
     return View(
         "scores", "score by the static model (log-odds of default)", "applicants (%)", series,
-        marks=[Mark("refused →", 0.0, upright=True)],
-        description="Histograms of the static model's scores before and after deployment, which moves them left.",
+        marks=[Mark("rejected →", 0.0, upright=True)],
+        description="Histograms of the static model's scores before and after deployment, which shifts them left.",
     )  # fmt: skip
 
 
@@ -36,7 +36,7 @@ def _distances(outcome: Outcome) -> View:
     return View(
         "distances", f"round (line: mean of {outcome.numbers['seeds']} seeds, band: middle 80 %)",
         "distance to the exact stable point", series, log="y",
-        description="Distance to the exact stable point by round: the static learner stays away, P-FedAvg comes close.",
+        description="Distance to the exact stable point by round: the static learner stays away, P-FedAvg gets close.",
     )  # fmt: skip
 
 
@@ -50,9 +50,9 @@ def _cost(outcome: Outcome) -> View:
     labels = [f"{value:.1f} %" for value in deployed]
     series = [
         Series("expected", expected, at=at, colors=at, open=[True] * len(at), size=15),
-        Series("once deployed", deployed, at=at, colors=at, low=low, high=high, thick=5, labels=labels, size=15),
+        Series("after deployment", deployed, at=at, colors=at, low=low, high=high, thick=5, labels=labels, size=15),
     ]
     return View(
         "cost", "", "accuracy (%)", series, kind="rows", rows=[model.name.replace(" (", "\n(") for model in models],
-        description="Accuracy once deployed of the static model, P-FedAvg, the stable point and the optimal point.",
+        description="Accuracy after deployment: the static model, P-FedAvg, the stable point and the optimal point.",
     )  # fmt: skip

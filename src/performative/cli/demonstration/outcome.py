@@ -1,4 +1,4 @@
-"""What the demo found out, as records."""
+"""The demo's results as records."""
 
 import dataclasses
 from typing import Any
@@ -11,9 +11,9 @@ from performative.history import History
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """One way to learn, and what came of it. Numbers are means over seeds where there are any.
+    """One way to learn, and its result. Numbers are means over seeds, if there are any.
 
-    expected: on the data that it learnt from; deployed: on the data that it brings about.
+    expected: on the data it was trained on; deployed: on the data it induces.
     """
 
     name: str
@@ -27,10 +27,10 @@ class Model:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Outcome:
-    """All that the demo found out.
+    """All results of the demo.
 
     models:    static, retrained, stable, optimal
-    scores:    log-odds that the static model gives each applicant, before and after it is deployed
+    scores:    the static model's log-odds for each applicant, before and after it is deployed
     histories: of FedAvg and P-FedAvg
     numbers:   the answers as a flat record, for --json
     """
@@ -43,7 +43,7 @@ class Outcome:
     @property
     def findings(self) -> tuple[Finding, Finding, Finding]:
         """Does deployment change the data, does retraining settle, what does ignoring it cost?"""
-        n, (static, learnt, stable, optimal) = self.numbers, self.models
+        n, (static, learned, stable, optimal) = self.numbers, self.models
         changes, attracts = n["decisions_changed"] > 0.01, n["contraction"] < 1
         covered = 1 - n["distance_end"] / n["distance_start"]
         change = {
@@ -62,7 +62,7 @@ class Outcome:
         }
         cost = {
             "lost": static.expected_accuracy - static.deployed_accuracy,
-            "gained": learnt.deployed_accuracy - static.deployed_accuracy,
+            "gained": learned.deployed_accuracy - static.deployed_accuracy,
             "further": optimal.deployed_accuracy - stable.deployed_accuracy,
             "risks": [model.deployed_risk for model in (static, stable, optimal)],
         }

@@ -11,9 +11,9 @@ from performative.report.section import Section
 
 _TITLE = "When deploying the model changes the data"
 _LEAD = (
-    "Ten banks learn one model of who will default, without sharing their files. Applicants see the scores "
-    "and answer: they change what they can (card utilization, debt ratio, open lines, new enquiries), at "
-    "some banks hardly, at others a lot. The applicants are made up; everything else is computed."
+    "Ten banks train one model of who will default, without sharing their data. Applicants see the scores "
+    "and respond: they change what they can (card utilization, debt ratio, open lines, new enquiries), at "
+    "some banks hardly, at others a lot. The applicants are synthetic; everything else is computed."
 )
 _NEXT = """import pandas as pd, performative as pf
 
@@ -24,17 +24,17 @@ history.plot("performative_risk").figure.savefig("risk.png")"""
 
 
 def page(outcome: Outcome) -> bytes:
-    """Three questions with their answers and pictures, the models side by side, and how it was made."""
+    """Three questions with their answers and figures, a comparison of the models, and the settings."""
     drawn = {one.label: picture(one) for one in pictures(outcome)}
     sections = [
         Section(question, answer, [reason], pictures=[name])
         for (question, answer, reason), name in zip(answers(outcome), drawn, strict=True)
     ]
-    sections.append(Section("The models side by side", tables=[models(outcome)]))
+    sections.append(Section("Comparison of the models", tables=[models(outcome)]))
     sections.append(Section("Your own data", code=[("", _NEXT)]))
     meta, n = outcome.histories["p_fedavg"].meta, outcome.numbers
     made = (
-        f"{n['clients']} banks, {n['rounds']} rounds, {n['seeds']} seeds, five banks a round, five local "
+        f"{n['clients']} banks, {n['rounds']} rounds, {n['seeds']} seeds, five banks per round, five local "
         f"steps of 32 applicants each. Residual of the exact points: {n['stable_residual']:.1e} (stable), "
         f"{n['optimal_residual']:.1e} (optimal). performative {meta['performative']}, jax {meta['jax']}, "
         f"{meta['dtype']} on {meta['device']}, {n['seconds']:.0f} s. Written by `performative demo`."

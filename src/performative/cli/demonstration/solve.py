@@ -32,7 +32,7 @@ _RETRAININGS = 8
 
 
 def run_demo(quick: bool = False) -> Outcome:
-    """Ten banks, a static learner, P-FedAvg, and the exact stable and optimal points beside them."""
+    """Solve for ten banks: a static learner, P-FedAvg, and the exact stable and optimal points."""
     from performative.solve import optimal_point, repeated_risk_minimization, stable_point
 
     began = time.perf_counter()
@@ -81,18 +81,18 @@ def _measure_all(
 ) -> tuple[list[Model], tuple[np.ndarray, np.ndarray], float]:
     """The four models, the static model's scores before and after, and the share of decisions that change."""
     on = on_device(problem, jnp.float32)
-    static, learnt = (np.asarray(histories[name].final) for name in ("fedavg", "p_fedavg"))
-    thetas = np.concatenate([static, learnt, stable[None], optimal[None]]).astype(np.float32)
-    # The static learner saw the data before anything was deployed, the others the data that they bring about.
-    learnt_from = np.concatenate([np.zeros_like(static), thetas[len(static) :]])
-    expected = jax.tree.map(np.asarray, _measure(on, jnp.asarray(thetas), jnp.asarray(learnt_from)))
+    static, learned = (np.asarray(histories[name].final) for name in ("fedavg", "p_fedavg"))
+    thetas = np.concatenate([static, learned, stable[None], optimal[None]]).astype(np.float32)
+    # The static learner saw the data before anything was deployed, the others the data they induce.
+    learned_from = np.concatenate([np.zeros_like(static), thetas[len(static) :]])
+    expected = jax.tree.map(np.asarray, _measure(on, jnp.asarray(thetas), jnp.asarray(learned_from)))
     deployed = jax.tree.map(np.asarray, _measure(on, jnp.asarray(thetas), jnp.asarray(thetas)))
     n = len(static)
     rows = (
-        (slice(0, n), "static (FedAvg)", "learns once, from the data before deployment"),
-        (slice(n, 2 * n), "retrained (P-FedAvg)", "learns on, from the data as they move"),
-        (slice(2 * n, 2 * n + 1), "stable point", "exact: the model that its own data would give again"),
-        (slice(2 * n + 1, None), "optimal point", "exact: the model with the least risk once deployed"),
+        (slice(0, n), "static (FedAvg)", "trained once, on the data before deployment"),
+        (slice(n, 2 * n), "retrained (P-FedAvg)", "keeps training on the data as they shift"),
+        (slice(2 * n, 2 * n + 1), "stable point", "exact: retraining on its own data returns the same model"),
+        (slice(2 * n + 1, None), "optimal point", "exact: the model with the lowest risk after deployment"),
     )
     models = []
     for which, name, how in rows:
@@ -111,14 +111,14 @@ def _measure_all(
 
 
 def _mean_shift(problem: Problem, static: np.ndarray) -> float:
-    """How far applicants move a feature that they can change, in standard deviations: p_i s_i |theta|."""
+    """How far applicants shift a feature they can change, in standard deviations: p_i s_i |theta|."""
     population: Any = problem.population
     size = np.abs(static[:, list(population.features)]).mean()
     return float(size * np.sum(problem.client_weights * population.strength))
 
 
 def shares(problem: Problem) -> Float[Array, "N m"]:
-    """How much each row of the clients' tables counts: p_i / rows_i, 0 for padding."""
+    """The weight of each row of the clients' tables: p_i / rows_i, 0 for padding."""
     population: Any = problem.population
     rows = jnp.broadcast_to(jnp.asarray(population.rows), (problem.clients,)).astype(jnp.float32)[:, None]
     real = jnp.arange(population.capacity, dtype=jnp.float32) < rows
@@ -127,7 +127,7 @@ def shares(problem: Problem) -> Float[Array, "N m"]:
 
 @eqx.filter_jit
 def _measure(problem: Problem, thetas: Float[Array, "M d"], deployed: Float[Array, "M d"]) -> dict[str, Array]:
-    """Risk, accuracy and each applicant's log-odds: each model on the data of the one deployed beside it."""
+    """Risk, accuracy and each applicant's log-odds: thetas[i] on the data under deployed[i]."""
     share = shares(problem)
     weights = jnp.asarray(problem.client_weights, jnp.float32)
     arrays, rest = eqx.partition(problem.population, eqx.is_array)
@@ -151,7 +151,7 @@ def _measure(problem: Problem, thetas: Float[Array, "M d"], deployed: Float[Arra
 
 @contextmanager
 def _step(label: str) -> Iterator[None]:
-    """A sign of life where someone watches."""
+    """Show a status line on a terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)

@@ -15,15 +15,15 @@ QUESTIONS = (
 
 def answers(outcome: Outcome) -> list[tuple[str, str, str]]:
     """(question, the answer in a few words, why) for each of the three questions."""
-    # No line break between a number and its sign.
+    # No line break between a number and its percent sign.
     said = [[words.say(one).replace(" %", "\u00a0%") for words in (SHORT, WORDS)] for one in outcome.findings]
     return [(question, short, why) for question, (short, why) in zip(QUESTIONS, said, strict=True)]
 
 
 def _change(feature_shift: float, decisions_changed: float, expected: float, deployed: float, **_: Any) -> str:
     return (
-        "Once the static model is in use, applicants move the features that they can change by "
-        f"{feature_shift:.2f} standard deviations on average. The model then decides differently on "
+        "Once the static model is deployed, applicants shift the features they can change by "
+        f"{feature_shift:.2f} standard deviations on average. The model then decides differently for "
         f"{100 * decisions_changed:.0f} % of the same people, and its accuracy is {100 * deployed:.1f} % instead of "
         f"the expected {100 * expected:.1f} %."
     )
@@ -45,8 +45,8 @@ def _cost(lost: float, gained: float, further: float, risks: list[float]) -> str
     static, stable, optimal = risks
     return (
         f"Deployed, the static model is {100 * lost:.1f} points less accurate than expected. Retraining as the "
-        f"data move (P-FedAvg) wins back {100 * gained:.1f} points; foreseeing the answer (the optimal point) is "
-        f"worth {100 * further:.1f} more. Risk once deployed: {static:.3f} static, {stable:.3f} stable, "
+        f"data shift (P-FedAvg) recovers {100 * gained:.1f} points; anticipating the response (the optimal point) "
+        f"adds {100 * further:.1f} more. Risk after deployment: {static:.3f} static, {stable:.3f} stable, "
         f"{optimal:.3f} optimal."
     )
 
@@ -64,15 +64,15 @@ SHORT = Words(
 
 
 def models(outcome: Outcome) -> Table:
-    """The models side by side."""
+    """A table comparing the models."""
     rows: list[list[Cell]] = [
         [(one.name, one.how), f"{100 * one.expected_accuracy:.1f} %", f"{100 * one.deployed_accuracy:.1f} %",
          f"{one.expected_risk:.3f}", f"{one.deployed_risk:.3f}"]
         for one in outcome.models
     ]  # fmt: skip
     small = (
-        "Expected: on the data that the model learnt from. Deployed: on the data that it brings about. For a stable "
-        "point the two are the same; that makes it stable."
+        "Expected: on the data the model was trained on. Deployed: on the data it induces. For a stable point the two "
+        "are the same; that makes it stable."
     )
     return Table(("model", "accuracy expected", "deployed", "risk expected", "deployed"), rows, [small])
 

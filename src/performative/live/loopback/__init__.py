@@ -1,1 +1,1 @@
-"""A federation's processes on this machine: keys and certificates, a SuperLink, a supervised node for each client."""
+"""A federation's processes on this machine: keys and certificates, a SuperLink, a supervised node per client."""

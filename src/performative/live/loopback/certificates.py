@@ -1,17 +1,18 @@
-"""Certificates and keys of a federation, made on the spot.
+"""Certificates and keys of a federation, generated on demand.
 
-A certificate authority of the federation's own signs one server certificate, for 127.0.0.1, localhost and the names at
-which members find the server. On one machine the authority's key is used once and never written: everybody who trusts
-it is here, and a new authority costs nothing. Where members have hosts of their own (`keep=True`) it is kept beside the
+The federation's own certificate authority signs one server certificate, for 127.0.0.1, localhost and the names at which
+members reach the server. On one machine the authority's key is used once and never written: everyone who trusts it is
+local, and a new authority costs nothing. If members have their own hosts (`keep=True`), it is kept with the
 certificates, for the next server certificate: `performative federation rotate`. It may be moved to a safer place.
 
 Each client has an elliptic-curve key (P-384) in the OpenSSH format that `flower-supernode --auth-supernode-private-key`
-and `flwr supernode register` read. Private keys are readable by their owner alone.
+and `flwr supernode register` read. Private keys are readable only by their owner.
 """
 
+import contextlib
 import datetime
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ RENEW_BEFORE = datetime.timedelta(days=30)
 
 
 def private_folder(folder: Path) -> Path:
-    """Make a folder that only its owner may enter."""
+    """Create a folder that only its owner may enter."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     return folder
@@ -40,12 +41,12 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def certificates_good(folder: Path) -> bool:
-    """Whether the folder holds a server certificate that its own authority signed and that stays valid for a while."""
+    """Whether the folder has a server certificate signed by its own authority that does not expire soon."""
     return is_signed_by_authority(folder) and not ends_soon(folder / SERVER)
 
 
 def is_signed_by_authority(folder: Path) -> bool:
-    """Whether authority, server certificate and its key are there, and the first signed the second."""
+    """Whether authority, server certificate and its key exist, and the first signed the second."""
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
 
@@ -60,14 +61,14 @@ def is_signed_by_authority(folder: Path) -> bool:
 
 
 def valid_until(path: Path) -> datetime.datetime:
-    """When a certificate ends."""
+    """When a certificate expires."""
     from cryptography import x509
 
     return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
 
 
 def ends_soon(path: Path) -> bool:
-    """Whether a certificate has ended, or will within 30 days."""
+    """Whether a certificate has expired, or will within 30 days."""
     return valid_until(path) < datetime.datetime.now(datetime.UTC) + RENEW_BEFORE
 
 
@@ -81,7 +82,7 @@ def names_in(path: Path) -> set[str]:
 
 
 def make_certificates(folder: Path, names: Iterable[str] = (), keep: bool = False) -> bool:
-    """Make authority and server certificate where good ones are not there yet; True when new ones were made."""
+    """Create authority and server certificate unless valid ones exist; True if new ones were created."""
     if certificates_good(folder):
         return False
     make_authority(folder, names, keep)
@@ -89,7 +90,7 @@ def make_certificates(folder: Path, names: Iterable[str] = (), keep: bool = Fals
 
 
 def make_authority(folder: Path, names: Iterable[str] = (), keep: bool = False) -> None:
-    """A new authority, and a server certificate of it; `keep`: its key is written down."""
+    """Create a new authority and a server certificate signed by it; `keep`: save its key."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -110,20 +111,26 @@ def make_authority(folder: Path, names: Iterable[str] = (), keep: bool = False) 
 
 
 def renew_server(folder: Path, names: Iterable[str], key_file: Path | None = None) -> None:
-    """A new server certificate of the authority that is there. `key_file`: its key, where it lies elsewhere."""
+    """Issue a new server certificate from the existing authority. `key_file`: its key, if kept elsewhere."""
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
 
     path = folder / AUTHORITY_KEY if key_file is None else key_file
     if not path.is_file():
         raise ValueError(
-            f"{path}, the authority's key, is not there; bring it back (rotate --authority-key FILE), or begin with a "
-            "new authority (rotate --new-authority), which every member must be told of."
+            f"{path}, the authority's key, is missing; provide it (rotate --authority-key FILE), or create a new "
+            "authority (rotate --new-authority), which every member must then accept."
         )
-    key: Any = serialization.load_pem_private_key(path.read_bytes(), None)
+    try:
+        key: Any = serialization.load_pem_private_key(path.read_bytes(), None)
+    except (ValueError, TypeError) as unreadable:  # TypeError: it has a passphrase
+        raise ValueError(
+            f"{path} must contain the authority's private key as unencrypted PEM; for a key with a passphrase: "
+            f"openssl ec -in {path} -out FILE, then pass FILE."
+        ) from unreadable
     authority = x509.load_pem_x509_certificate((folder / AUTHORITY).read_bytes())
     if authority.public_key() != key.public_key():
-        raise ValueError(f"{path} is not the key of the authority in {folder / AUTHORITY}; give the one made with it.")
+        raise ValueError(f"{path} is not the key of the authority in {folder / AUTHORITY}; pass the matching key.")
     _issue(folder, key, authority, names)
 
 
@@ -178,7 +185,7 @@ def _begin(subject: Any, issuer: Any, public: Any, lifetime: datetime.timedelta)
         .issuer_name(issuer)
         .public_key(public)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=5))  # clocks differ by a little
+        .not_valid_before(now - datetime.timedelta(minutes=5))  # clocks differ slightly
         .not_valid_after(now + lifetime)
     )
 
@@ -208,10 +215,24 @@ def _pem(key: Any) -> bytes:
     return made
 
 
-def make_key(path: Path) -> str:
-    """The client's key pair at `path` (`.key` and `.pub`), made where it is not there.
+@contextlib.contextmanager
+def openssh_file(path: Path, public_key: str) -> Iterator[Path]:
+    """A public key (PEM) as a temporary file in the format that `flwr supernode register` reads."""
+    from cryptography.hazmat.primitives import serialization
 
-    Returns the public key as PEM, which is how Flower's `NodeInfo.public_key` gives it to the server. The public file
+    public = serialization.load_pem_public_key(public_key.encode())
+    ssh = public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    write_private(path, ssh + b"\n")
+    try:
+        yield path
+    finally:
+        path.unlink()
+
+
+def make_key(path: Path) -> str:
+    """Load the client's key pair at `path` (`.key` and `.pub`), or create it.
+
+    Returns the public key as PEM, the format of Flower's `NodeInfo.public_key` on the server. The public file
     (OpenSSH, for `flwr supernode register`) is written from the private one, so the two cannot disagree.
     """
     from cryptography.hazmat.primitives import serialization
@@ -228,7 +249,7 @@ def make_key(path: Path) -> str:
         )
     key = serialization.load_ssh_private_key(path.read_bytes(), None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ValueError(f"{path} must hold an elliptic-curve private key; delete it to have a new one made.")
+        raise ValueError(f"{path} must contain an elliptic-curve private key; delete it to create a new one.")
     public = key.public_key()
     for_register = public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     write_private(path.with_suffix(".pub"), for_register + b"\n")

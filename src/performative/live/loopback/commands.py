@@ -1,25 +1,28 @@
-"""Flower's commands, as this package calls them: their environment, and what they answer."""
+"""How this package calls Flower's commands: their environment and their output."""
 
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from performative.live.loopback.process_table import CHILDREN, MARK
 from performative.live.loopback.site import Site
 
-# Console scripts lie beside the interpreter that runs us (a link in an environment, hence not resolved).
+# Console scripts are next to the current interpreter (a link in an environment, hence not resolved).
 COMMANDS = Path(sys.executable).parent
 
-# SuperExec asks its node this often for work (Flower's default: 1 s). An idle node costs 5% of a core at 0.1 s.
+# How often SuperExec polls its node for work (Flower's default: 1 s). An idle node costs 5% of a core at 0.1 s.
 TASK_POLL = 0.2
+
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")  # Flower's log has them, terminal or not
 
 
 class FederationError(RuntimeError):
-    """The federation did not do what was asked; the message ends with what tells why."""
+    """The federation did not do what was requested; the message ends with the reason."""
 
 
 def environment(site: Site, home: Path | None = None) -> dict[str, str]:
@@ -44,7 +47,7 @@ def environment(site: Site, home: Path | None = None) -> dict[str, str]:
 
 
 def command(name: str) -> str:
-    """A console script of the environment that runs us."""
+    """A console script of the current environment."""
     path = COMMANDS / name
     if not path.exists():
         raise FederationError(f"{path} is missing; install Flower with: pip install 'performative[flower]'.")
@@ -58,12 +61,12 @@ def guarded(name: str) -> list[str]:
 
 
 def tail(path: Path, lines: int = 25) -> str:
-    """The last lines of a log, for an error's message."""
+    """The last lines of a log, for an error message."""
     if not path.exists():
         return f"({path} was not written)"
     with open(path, "rb") as file:
         file.seek(max(0, path.stat().st_size - 20_000))
-        text = file.read().decode(errors="replace")
+        text = _COLORS.sub("", file.read().decode(errors="replace"))
     return f"the end of {path}:\n" + "\n".join(text.splitlines()[-lines:])
 
 
@@ -78,7 +81,7 @@ def flwr(site: Site, *arguments: str, seconds: float = 60.0) -> dict[str, Any]:
             capture_output=True,
             text=True,
             timeout=seconds,
-            start_new_session=True,  # Ctrl-C is for us to handle: a command that it cut off may have done its work
+            start_new_session=True,  # we handle Ctrl-C: an interrupted command may have done its work
         )
     except subprocess.TimeoutExpired as late:
         raise FederationError(f"`flwr {arguments[0]}` gave no answer within {seconds:g} s.") from late
@@ -93,15 +96,26 @@ def flwr(site: Site, *arguments: str, seconds: float = 60.0) -> dict[str, Any]:
     return answer
 
 
+class _Outliving(subprocess.Popen[bytes]):
+    """A process that is meant to outlive this one; Python would warn of that at exit."""
+
+    def __del__(self, *_: Any) -> None:
+        pass
+
+
 def spawn(
-    arguments: Sequence[str], site: Site, log: str, stdin: int = subprocess.DEVNULL, **variables: str
+    arguments: Sequence[str],
+    site: Site,
+    log: str,
+    stdin: int = subprocess.DEVNULL,
+    variables: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """A process in a session of its own that outlives us; what it says goes to its log."""
+    """Start a process in its own session that outlives this one; its output goes to its log."""
     with open(site.log(log), "ab") as file:
-        child = subprocess.Popen(
+        child = _Outliving(
             list(arguments),
             cwd=site.folder,
-            env=environment(site) | {MARK: str(site.folder)} | variables,
+            env=environment(site) | {MARK: str(site.folder)} | dict(variables or {}),
             stdin=stdin,
             stdout=file,
             stderr=subprocess.STDOUT,

@@ -1,16 +1,18 @@
 """The fork server: warm client processes, and the keeper that forks a supervisor for each client.
 
 Flower starts a fresh `flwr-clientapp` for every message, which spends seconds of processor time on imports. Here one
-process imports them once and forks; what is forked does exactly what the console script does. A shim of the same name
-comes first on the node's PATH: it sends its arguments, environment and standard files through a unix socket and ends
-with the child's exit code. Where nobody listens it becomes the real command: slower, same result.
+process imports them once and forks; the forked process does exactly what the console script does. A shim of the same
+name comes first on the node's PATH: it sends its arguments, environment and standard files through a unix socket and
+exits with the child's exit code. If nobody listens it becomes the real command: slower, same result.
 
-    start() -> keeper (imports, then one fork a client) -> supervisor of client i -> SuperNode, worker, client processes
+    start() -> keeper (imports, one fork per client) -> supervisor of client i -> SuperNode, worker, client processes
 
 Forking is safe because nothing runs beside the main thread: JAX is imported but has no backend yet, and BLAS is told to
-make no threads. This is checked; a keeper that finds threads forks none and lets Flower start its own processes.
+make no threads (a worker, forked too, is told to make them again). This is checked; a keeper that finds threads forks
+none and lets Flower start its own processes.
 """
 
+import contextlib
 import gc
 import importlib
 import json
@@ -23,17 +25,17 @@ from importlib.metadata import entry_points
 
 from performative.live.loopback.shims import write_shims
 from performative.live.loopback.site import Site
-from performative.live.loopback.supervisor import FORKED, Supervisor
+from performative.live.loopback.supervisor import FORKED, WORK, Supervisor
 
-_PAUSE = 1.0  # seconds between two tries to reach a server
-# Imported by the commands only once they run.
+_PAUSE = 1.0  # seconds between attempts to reach a server
+# Imported by the commands only when they run.
 LATER = ("flwr.supernode.main", "flwr.cli.install", "flwr.clientapp")
 
 
 def deregister(site: Site, client: int) -> None:
-    """Say deregister for a SuperNode that was killed; without it the node stays away for up to a minute.
+    """Deregister a SuperNode that was killed; otherwise the node stays away for up to a minute.
 
-    A member on a host of its own waits until the server can be reached: let in nowhere, it would count as refused.
+    A member on its own host waits until the server can be reached: otherwise it would count as rejected.
     """
     from performative.live.flower import deregister_node, is_unreachable
 
@@ -42,28 +44,45 @@ def deregister(site: Site, client: int) -> None:
     while True:
         try:
             return deregister_node(site.address or site.here, site.authority, site.key(client), node)
-        except Exception as wrong:  # it was offline already, or the SuperLink does not answer: the SuperNode will see
+        except Exception as wrong:  # already offline, or the SuperLink does not answer: the SuperNode will find out
             print(f"no deregister for client {client}: {wrong}", flush=True)
             if not (site.joined and is_unreachable(wrong)):
                 return
         time.sleep(_PAUSE)
 
 
-def warm_up(modules: Sequence[str]) -> dict[str, Callable[[], object]]:
-    """Import what client processes need; the console scripts' own functions."""
-    commands = {}
+def warm_up(modules: Sequence[str], worker: Sequence[str]) -> dict[str, Callable[[], object]]:
+    """Import what client processes need; the console scripts' own functions, and that of a worker's module."""
+    commands: dict[str, Callable[[], object]] = {}
     for name in FORKED:
         (script,) = entry_points(group="console_scripts", name=name)
         commands[name] = script.load()
     for module in (*LATER, *modules):
         importlib.import_module(module)
+    if list(worker[:2]) == [sys.executable, "-m"]:
+        serve = importlib.import_module(worker[2]).main
+
+        def work() -> object:
+            let_blas_use_threads()
+            return serve()
+
+        commands[WORK] = work
     return commands
 
 
+def let_blas_use_threads() -> None:
+    """As many as BLAS would have made by itself, had it not been told to make none before the fork."""
+    with contextlib.suppress(ModuleNotFoundError):  # without it one thread does the work, with the same result
+        from threadpoolctl import threadpool_limits
+
+        told = os.environ.get("OPENBLAS_NUM_THREADS", "")
+        threadpool_limits(int(told) if told.isdigit() else len(os.sched_getaffinity(0)), "blas")
+
+
 def main(folder: str, text: str) -> None:
-    """The keeper: import, wait for the word, fork one supervisor a client."""
+    """The keeper: import, wait for the signal, fork one supervisor per client."""
     site, settings = Site(folder), json.loads(text)
-    commands = warm_up(settings["warm"]) if settings["forks"] else {}
+    commands = warm_up(settings["warm"], settings["worker"]) if settings["forks"] else {}
     threads = len(os.listdir("/proc/self/task"))
     if commands and threads > 1:
         print(f"no forks: {threads} threads run after importing {settings['warm']}; it would be unsafe", flush=True)
@@ -73,9 +92,9 @@ def main(folder: str, text: str) -> None:
     if commands:
         write_shims(site, FORKED)
     gc.collect()
-    gc.freeze()  # what is imported is garbage nowhere; collecting it would copy its pages in every fork
+    gc.freeze()  # imports are never garbage; collecting them would copy their pages in every fork
     if sys.stdin.readline() != "go\n":
-        sys.exit("nobody gave the word to go")
+        sys.exit("the signal to start never came")
     for client in settings["clients"]:
         if os.fork() == 0:
             try:

@@ -1,29 +1,53 @@
-"""A gate before an HTTP service: what is not meant for others is for processes of this user on this machine alone.
+"""A gate in front of an HTTP service: non-public paths are only for processes of this user on this machine.
 
 The kernel says whose socket a local connection comes from (/proc/net/tcp), so no password is needed and none can be
-stolen; a connection from another host has no socket here. Paths that are passed on check for themselves who calls.
+stolen; a connection from another host has no socket here. Paths that are passed on check for themselves who calls, but
+only once they have read the whole request. So the gate looks at its head first: a body that claims to be longer than
+the limit is refused unread, one without a length too, and long ones are taken only from keys that are known, a few at a
+time from each.
 """
 
 import asyncio
 import os
 import socket
 import struct
+import weakref
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-# The longest body of a request from outside; Flower reads all of it before it looks who sent it.
-LARGEST = 1 << 28
+from performative.live.limits import limit_here, tell_limit
+
+# A body up to here is taken from anybody: an honest stranger is told why it is not let in.
+SMALL = 1 << 16
 # Answered to everybody, by the gate itself: it says that there is one.
 SIGN = "/gate"
+# What holds much memory at the service, though little is asked.
+HEAVY = ("/pull-object",)
+# Long requests and answers of one caller that are under way at once; the rest wait. An honest node has two, and as many
+# again whose connection broke without the service being told.
+AT_ONCE = 4
+# Seconds in which the next piece of a long body must come, and in which a whole answer must be taken.
+_NEXT, _WHOLE = 60.0, 600.0
 _ESTABLISHED = "01"
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
+Headers = Mapping[bytes, bytes]
+
 
 class Gate:
-    """An ASGI application before another. `passes`: the beginning of paths that everybody may ask for."""
+    """An ASGI application before another.
 
-    def __init__(self, inner: Any, passes: str | None):
-        self.inner, self.passes = inner, passes
+    Args:
+        passes: the beginning of paths that everybody may ask for, None for none
+        caller: caller(headers) -> the proven key of a known caller, or None; without it nobody is known
+    """
+
+    def __init__(self, inner: Any, passes: str | None, caller: Callable[[Headers], bytes | None] | None = None):
+        self.inner, self.passes, self.caller = inner, passes, caller
+        self.limit = limit_here()
+        # Kept as long as somebody holds or awaits one.
+        self._turns: weakref.WeakValueDictionary[bytes, asyncio.Semaphore] = weakref.WeakValueDictionary()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -32,53 +56,96 @@ class Gate:
         if scope["type"] == "lifespan":
             return await self.inner(scope, receive, send)
         if scope["type"] == "http" and scope["path"] == SIGN:
-            return await _answer(send, 204, b"")
+            return await _answer(send, 204, "")
         if scope["type"] == "http" and self.passes and scope["path"].startswith(self.passes):
             return await self._pass(scope, receive, send)
         ours = await asyncio.to_thread(is_ours, scope.get("client"), scope.get("server"))
         if ours:
             return await self.inner(scope, receive, send)
         if scope["type"] == "http":
-            return await _answer(send, 403, b"for the server's own user, on its own machine")
+            return await _answer(send, 403, "for the server's own user, on its own machine")
         return await send({"type": "websocket.close", "code": 1008})
 
     async def _pass(self, scope: Any, receive: Any, send: Any) -> None:
         """Everybody may ask, but not with a body that fills the memory."""
-        told = dict(scope["headers"]).get(b"content-length", b"0")
-        if not told.isdigit() or int(told) > LARGEST:
-            return await _answer(send, 413, b"the body is too long")
-        left = LARGEST
+        headers = dict(scope["headers"])
+        told = headers.get(b"content-length", b"0")
+        if b"transfer-encoding" in headers:
+            return await _answer(send, 411, tell_limit("a body without a content-length", None, self.limit))
+        if not told.isdigit():
+            return await _answer(send, 400, "content-length must be a number of bytes")
+        length = int(told)
+        if length > self.limit:
+            return await _answer(send, 413, tell_limit("the body", length, self.limit))
+        if length <= SMALL and not scope["path"].endswith(HEAVY):
+            return await self.inner(scope, _counted(receive, length, None), send)
+        key = await asyncio.to_thread(self.caller, headers) if self.caller else None
+        if key is not None:
+            turn = self._turns.setdefault(key, asyncio.Semaphore(AT_ONCE))
+            async with turn:
+                return await self.inner(scope, _counted(receive, length, _NEXT), _within(send))
+        if length <= SMALL:  # the service says why not
+            return await self.inner(scope, _counted(receive, length, None), send)
+        return await _answer(send, 401, f"a body of more than {SMALL} bytes is taken from registered members alone")
 
-        async def counted() -> Any:
-            nonlocal left
-            message = await receive()
-            left -= len(message.get("body", b""))
-            return message if left >= 0 else {"type": "http.disconnect"}
 
-        return await self.inner(scope, counted, send)
+def _counted(receive: Any, length: int, seconds: float | None) -> Any:
+    """What is received, ended where more comes than was claimed, or nothing for so many seconds."""
+    left = length
+
+    async def counted() -> Any:
+        nonlocal left
+        try:
+            async with asyncio.timeout(seconds if left > 0 else None):
+                message = await receive()
+        except TimeoutError:
+            return {"type": "http.disconnect"}
+        left -= len(message.get("body", b""))
+        return message if left >= 0 else {"type": "http.disconnect"}
+
+    return counted
 
 
-async def _answer(send: Any, status: int, words: bytes) -> None:
-    headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(words)).encode())]
+def _within(send: Any) -> Any:
+    """An answer that is not taken in time is given up, and its connection with it."""
+
+    async def timed(message: Any) -> None:
+        async with asyncio.timeout(_WHOLE):
+            await send(message)
+
+    return timed
+
+
+async def _answer(send: Any, status: int, words: str) -> None:
+    """An answer that does not wait for the rest of the request: what still comes is not read."""
+    text = words.encode()
+    headers = [
+        (b"content-type", b"text/plain"),
+        (b"content-length", str(len(text)).encode()),
+        (b"connection", b"close"),
+    ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": words})
+    await send({"type": "http.response.body", "body": text})
 
 
 def is_ours(client: Any, server: Any) -> bool:
-    """Whether the socket that a connection comes from belongs to this user, or to root, on this machine.
+    """Whether the socket that a connection comes from belongs to this user, or to root, on this machine."""
+    return bool(client and server and client[1]) and owner(client, server) in (0, os.getuid())
 
-    Only an established one counts: of one that was closed the system has forgotten the owner, and says 0.
+
+def owner(client: Any, server: Any) -> int | None:
+    """The user whose socket at `client` is connected to `server`; None if nobody has it.
+
+    Only an established socket counts: for a closed one, and one that is not accepted yet, the system does not know the
+    owner, and reports 0.
     """
-    if not client or not server or not client[1]:
-        return False
     ends = {(_as_hex(host, client[1]), _as_hex(to, server[1])) for host, to in _forms(client[0], server[0])}
-    allowed = {0, os.getuid()}
     for table in _TABLES:
         for line in table.read_text().splitlines()[1:] if table.exists() else []:
             fields = line.split()
             if (fields[1], fields[2]) in ends and fields[3] == _ESTABLISHED and int(fields[9]):
-                return int(fields[7]) in allowed
-    return False
+                return int(fields[7])
+    return None
 
 
 def _forms(client: str, server: str) -> list[tuple[str, str]]:
@@ -89,7 +156,7 @@ def _forms(client: str, server: str) -> list[tuple[str, str]]:
 
 
 def _as_hex(host: str, port: int) -> str:
-    """An address as the kernel's tables write it: words of 32 bits in the machine's own order."""
+    """An address as written in the kernel's tables: 32-bit words in native byte order."""
     raw = socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host.partition("%")[0])
     words = struct.unpack(f"!{len(raw) // 4}I", raw)
     return "".join(f"{struct.unpack('=I', struct.pack('!I', word))[0]:08X}" for word in words) + f":{port:04X}"

@@ -1,4 +1,4 @@
-"""Ctrl-C at a moment at which it would leave something running that nobody knows of: noted, and raised later."""
+"""Defer Ctrl-C where it would leave an untracked process running: it is recorded, and raised later."""
 
 import contextlib
 import signal
@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def interrupts_held() -> Iterator[None]:
-    """What is inside is finished first; then KeyboardInterrupt is raised where one came meanwhile.
+    """Finish the block first; then raise KeyboardInterrupt if one arrived meanwhile.
 
-    Only the main thread is interrupted by the system, so elsewhere there is nothing to hold.
+    The system interrupts only the main thread, so this is a no-op in other threads.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,7 +1,7 @@
-"""Which processes belong to a site, and signals that reach no other.
+"""Which processes belong to a site, and how to signal only those.
 
-A process is known by its pid *and* the time it started: a pid that was given to another program in between is never
-signaled. Reads /proc, so it needs Linux.
+A process is identified by its pid *and* its start time: a pid that was reused by another program is never signaled.
+Reads /proc, so it needs Linux.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ from performative.live.loopback.site import Site
 
 MARK = "PERFORMATIVE_SITE"  # in the environment of every process of a site
 
-# Processes that this interpreter started: a child that ended stays a zombie until it is asked for.
+# Processes that this interpreter started: a child that ended stays a zombie until it is polled.
 CHILDREN: list[subprocess.Popen[bytes]] = []
 
 
 def _stat(pid: int) -> list[str]:
-    """Fields of /proc/<pid>/stat from the state on (the name before them may hold anything); [] when it is gone."""
+    """Fields of /proc/<pid>/stat from the state on (the name before may contain anything); [] if it has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -33,24 +33,24 @@ def _stat(pid: int) -> list[str]:
 
 
 def started(pid: int) -> str | None:
-    """When the process started, in ticks since boot; None when it is gone or only waits to be reaped."""
+    """When the process started, in ticks since boot; None if it has ended or is a zombie."""
     fields = _stat(pid)
     return fields[19] if fields else None
 
 
 def session(pid: int) -> int | None:
-    """The session that the process is in; None when it is gone."""
+    """The session of the process; None if it has ended."""
     fields = _stat(pid)
     return int(fields[3]) if fields else None
 
 
 def identity(pid: int) -> dict[str, Any]:
-    """What tells this process from a later one with the same pid."""
+    """What distinguishes this process from a later one with the same pid."""
     return {"pid": pid, "started": started(pid)}
 
 
 def living(entry: Mapping[str, Any] | None) -> int | None:
-    """The pid of a recorded process while it is the very same process; else None."""
+    """The pid of a recorded process if that same process is still running, otherwise None."""
     if not entry:
         return None
     for child in [child for child in CHILDREN if child.poll() is not None]:
@@ -66,7 +66,7 @@ def recorded(site: Site, name: str) -> dict[str, Any] | None:
 
 
 def send(entry: Mapping[str, Any], number: int) -> bool:
-    """Signal a process if it is still the recorded one; a handle is held, so no other can take its place meanwhile."""
+    """Signal a process if it is still the recorded one; a pidfd ensures that its pid is not reused meanwhile."""
     try:
         handle = os.pidfd_open(entry["pid"])
     except ProcessLookupError:
@@ -83,9 +83,9 @@ def send(entry: Mapping[str, Any], number: int) -> bool:
 
 
 def members(site: Site, roots: Iterable[int] = ()) -> list[dict[str, Any]]:
-    """Processes of the site: marked in their environment, or below a root or a marked one, or in a root's session.
+    """Processes of the site: marked in their environment, below a root or a marked one, or in a root's session.
 
-    The environment of a SuperExec cannot be read by its own user; its session or its parent tells whose it is.
+    The environment of a SuperExec cannot be read by its own user; its session or its parent identifies its site.
     """
     mark = f"{MARK}={site.folder}".encode()
     times, parents, sessions = {}, {}, {}
@@ -105,7 +105,7 @@ def members(site: Site, roots: Iterable[int] = ()) -> list[dict[str, Any]]:
 
 
 def wait_for(done: Callable[[], object], seconds: float, pause: float = 0.05) -> bool:
-    """Ask until it is true or the time is over."""
+    """Poll until `done()` is true or the time is up."""
     deadline = time.monotonic() + seconds
     while not done():
         if time.monotonic() > deadline:
@@ -115,7 +115,7 @@ def wait_for(done: Callable[[], object], seconds: float, pause: float = 0.05) ->
 
 
 def end(entries: Iterable[Mapping[str, Any]], gently: float) -> None:
-    """TERM, and KILL for what is still there after `gently` seconds."""
+    """Send TERM, and KILL to what is still running after `gently` seconds."""
     entries = list(entries)
     for number, seconds in ((signal.SIGTERM, gently), (signal.SIGKILL, 5.0)):
         for entry in entries:

@@ -1,8 +1,8 @@
-"""Start and stop a Flower federation on this machine: one SuperLink and one node a client, over TLS on loopback.
+"""Start and stop a Flower federation on this machine: one SuperLink and one node per client, over TLS on loopback.
 
-Only Flower's command lines are used. `start` may be called again at any time: it starts what has died and leaves what
-runs. Each node is looked after by a process of its own (`performative.live.loopback.supervisor`), which starts a
-SuperNode again when it dies; nobody looks after the SuperLink but `start`.
+Only Flower's command lines are used. `start` may be called again at any time: it restarts what has died and leaves the
+rest running. Each node has its own supervising process (`performative.live.loopback.supervisor`), which restarts a
+SuperNode when it dies; only `start` restarts the SuperLink.
 """
 
 import contextlib
@@ -16,18 +16,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
 
 from performative._base.files import in_turn, write_whole
-from performative.live.loopback.certificates import SERVER, SERVER_KEY, make_key
+from performative.live.limits import LARGEST, UNKNOWN
+from performative.live.loopback.certificates import SERVER, SERVER_KEY
 from performative.live.loopback.commands import FederationError, flwr, guarded, spawn, tail
 from performative.live.loopback.interrupts import interrupts_held
 from performative.live.loopback.process_table import end, identity, living, members, recorded, send, session, wait_for
-from performative.live.loopback.site import CONNECTION, LET_IN, LOOPBACK, REFUSED, Site
+from performative.live.loopback.registration import register_clients, register_members
+from performative.live.loopback.site import CONNECTION, EVERYWHERE, LET_IN, LOOPBACK, REFUSED, Site, read_json
+
+# For a damaged record of a process: `down` finds processes by their environment, too.
+_DELETE = "delete it, then run `federation down` and `federation up`"
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Status:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
+    """A free port of 127.0.0.1."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -51,7 +55,7 @@ def free_port() -> int:
 
 def _is_free(port: int, host: str = LOOPBACK) -> bool:
     with socket.socket() as probe:
-        # What a dead server's connections leave is no hindrance.
+        # Leftover connections of a dead server do not matter.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
@@ -60,8 +64,26 @@ def _is_free(port: int, host: str = LOOPBACK) -> bool:
     return True
 
 
+def check_listen(site: Site, host: str, port: int) -> None:
+    """Raise if a SuperLink in the place of this site's could not listen there."""
+    if not _is_free(0, host):
+        raise ValueError(
+            f"--listen must be an IPv4 address of this machine; {host} is not; pass one that is, or --listen "
+            f"{EVERYWHERE} for all."
+        )
+    if not (port == site.port() and living(recorded(site, "superlink"))) and not _is_free(port, host):
+        raise _cannot_listen(host, port)
+
+
+def _cannot_listen(host: str, port: int | None) -> FederationError:
+    return FederationError(
+        f"cannot listen on {host}:{port}: another program uses it, or it is not an address of this machine; free it, "
+        "or choose another: up --address HOST:PORT --listen IP."
+    )
+
+
 def answers(site: Site) -> bool:
-    """Whether the SuperLink answers over TLS with the certificate that our authority signed."""
+    """Whether the SuperLink answers over TLS with a certificate signed by our authority."""
     trusted = ssl.create_default_context(cafile=str(site.authority))
     connection = HTTPSConnection(site.here, timeout=2.0, context=trusted)
     try:
@@ -82,17 +104,19 @@ def start(
     forks: bool = True,
     deadline: float | None = None,
     data: str | os.PathLike[str] | None = None,
+    largest: int = UNKNOWN,
     timeout: float = 90.0,
 ) -> None:
-    """Start what does not run yet of a SuperLink and `clients` nodes, and wait until all are online.
+    """Start a SuperLink and `clients` nodes unless they are running, and wait until all are online.
 
-    - `worker`: a command that each node keeps running beside it (PERFORMATIVE_CLIENT says for whom).
+    - `worker`: a command that each node keeps running alongside (PERFORMATIVE_CLIENT is its client).
     - `warm`: modules that are imported once, before client processes are forked.
     - `forks=False`: every message starts a fresh process, as Flower does it.
     - `data`: the folder of the members' tables, which each node is told.
     - `deadline`: seconds after which a client process that still works on a message is killed.
+    - `largest`: bytes that a message may have; more is refused unread.
 
-    Nodes that run already keep the settings that they were started with.
+    Running nodes keep the settings they were started with.
     """
     if isinstance(clients, bool) or clients < 1:
         raise ValueError(f"clients must be a whole number >= 1; got {clients!r}.")
@@ -102,11 +126,12 @@ def start(
         raise ValueError(f"{site.folder.parent} is a member's folder; `performative federation join` starts its node.")
     folder = None if data is None else str(Path(data).absolute())
     if folder is not None and any(character in folder for character in "\"'\\\n"):
-        raise ValueError(f"data: the path must hold no quotes or backslashes; got {folder}.")
+        raise ValueError(f"data: the path must not contain quotes or backslashes; got {folder}.")
     site.prepare()
     settings = {"worker": list(worker), "warm": list(warm), "forks": forks, "deadline": deadline, "data": folder}
+    settings["largest"] = largest
     with in_turn(site.folder):  # one `start` or `stop` at a time
-        if site.prepare(clients):  # what runs knows the old certificates
+        if site.prepare(clients):  # running processes have the old certificates
             _stop(site)
         before = members(site)
         try:
@@ -117,18 +142,19 @@ def start(
             raise
 
 
-def start_server(site: Site, timeout: float = 90.0) -> None:
+def start_server(site: Site, largest: int = UNKNOWN, timeout: float = 90.0) -> None:
     """Start the SuperLink alone: members come from hosts of their own."""
     site.prepare()
     with in_turn(site.folder):
         site.prepare()
         with interrupts_held():
-            _start_superlink(site)
+            _start_superlink(site, largest)
         _wait_for_superlink(site, time.monotonic() + timeout, timeout)
+        register_members(site)
 
 
 def start_node(site: Site, client: int, settings: dict[str, Any], timeout: float) -> bool:
-    """Start one client's node on a member's own host; False where the server does not let it in."""
+    """Start one client's node on a member's own host; False if the server rejects it."""
     site.prepare()
     refused = site.folder / REFUSED
     with in_turn(site.folder):
@@ -147,16 +173,16 @@ def start_node(site: Site, client: int, settings: dict[str, Any], timeout: float
         if refused.exists():
             return False
     raise FederationError(
-        f"the server at {site.address} was not reached within {timeout:g} s; the node goes on trying. Is the address "
-        f"right, and open to this host? {tail(site.log(f'client-{client}'))}"
+        f"the server at {site.address} was not reached within {timeout:g} s; the node keeps trying. Is the address "
+        f"correct and reachable from this host? {tail(site.log(f'client-{client}'))}"
     )
 
 
 def _take_back(site: Site, before: list[dict[str, Any]]) -> None:
-    """End what was started since: an interrupted start leaves what ran, and nothing else."""
+    """Stop what was started since: an interrupted start leaves only what was running before."""
     end([process for process in members(site) if process not in before], 6.0)
     for path in (site.folder / "processes").glob("*.json"):
-        if not living(json.loads(path.read_text())):
+        if not living(read_json(path, _DELETE)):
             path.unlink()
 
 
@@ -164,7 +190,7 @@ def _start(site: Site, clients: int, settings: dict[str, Any], timeout: float) -
     """What `start` does, within its lock."""
     until = time.monotonic() + timeout
     with interrupts_held():
-        restarted = _start_superlink(site)
+        restarted = _start_superlink(site, settings["largest"])
     missing = [client for client in range(clients) if not living(recorded(site, f"client-{client}"))]
     for client in missing:
         _end_node(site, client)
@@ -176,15 +202,17 @@ def _start(site: Site, clients: int, settings: dict[str, Any], timeout: float) -
             with interrupts_held():
                 keeper = _start_fork_server(site, settings)
         _wait_for_superlink(site, until, timeout)
-        _register(site, clients)
+        register_clients(site, clients)
     except BaseException:
         if keeper:
             send(identity(keeper.pid), signal.SIGKILL)
+            if keeper.stdin:
+                keeper.stdin.close()
         raise
     if keeper and keeper.stdin:
-        with keeper.stdin, contextlib.suppress(BrokenPipeError):  # its log is shown when nobody comes online
+        with keeper.stdin, contextlib.suppress(BrokenPipeError):  # its log is shown if nobody comes online
             keeper.stdin.write(b"go\n")
-    if restarted:  # a node would notice after up to 20 s
+    if restarted:  # otherwise a node would notice after up to 20 s
         for client in set(range(clients)) - set(missing):
             if entry := recorded(site, f"client-{client}"):
                 send(entry, signal.SIGHUP)
@@ -194,22 +222,25 @@ def _start(site: Site, clients: int, settings: dict[str, Any], timeout: float) -
 
 def _wait_for_superlink(site: Site, until: float, timeout: float) -> None:
     if not wait_for(lambda: answers(site) or not living(recorded(site, "superlink")), until - time.monotonic()):
-        raise FederationError(f"the SuperLink gave no answer within {timeout:g} s; {tail(site.log('superlink'))}")
+        raise FederationError(f"the SuperLink did not answer within {timeout:g} s; {tail(site.log('superlink'))}")
     if not living(recorded(site, "superlink")):
-        raise FederationError(f"the SuperLink ended while it started; {tail(site.log('superlink'))}")
+        raise FederationError(f"the SuperLink exited during startup; {tail(site.log('superlink'))}")
 
 
-def _start_superlink(site: Site) -> bool:
+def largest_of(site: Site) -> int | None:
+    """The limit that the SuperLink was started with; None where it does not run."""
+    entry = recorded(site, "superlink")
+    return entry.get("largest") if entry and living(entry) else None
+
+
+def _start_superlink(site: Site, largest: int) -> bool:
     """Start the SuperLink where it does not run: same database, same port unless somebody took it."""
     if living(recorded(site, "superlink")):
         return False
     port = site.port()
-    if site.address is not None:  # members know it, so no other will do
+    if site.address is not None:  # members know this port, so it cannot change
         if port is None or not _is_free(port, site.listen):
-            raise FederationError(
-                f"{site.listen}:{port} cannot be listened on: it is another program's, or no address of this machine; "
-                "free it, or name another place: up --address HOST:PORT --listen IP."
-            )
+            raise _cannot_listen(site.listen, port)
     elif port is None or not _is_free(port):
         if port is not None:  # nodes know the old port
             for client in site.registry():
@@ -229,53 +260,29 @@ def _start_superlink(site: Site) -> bool:
         ],
         site,
         "superlink",
+        variables={LARGEST: str(largest)},
     )
-    write_whole(site.process("superlink"), json.dumps(identity(child.pid)).encode())
+    write_whole(site.process("superlink"), json.dumps(identity(child.pid) | {"largest": largest}).encode())
     return True
 
 
 def _start_fork_server(site: Site, settings: dict[str, Any]) -> subprocess.Popen[bytes]:
-    """One process imports everything and, once told to go, becomes a supervisor for each client."""
+    """Start the process that imports everything and, on a signal, forks a supervisor for each client."""
     arguments = [sys.executable, "-m", "performative.live.loopback.fork_server", str(site.folder), json.dumps(settings)]
     # Threads do not survive a fork.
-    return spawn(arguments, site, "fork-server", subprocess.PIPE, OPENBLAS_NUM_THREADS="1")
+    return spawn(arguments, site, "fork-server", subprocess.PIPE, {"OPENBLAS_NUM_THREADS": "1"})
 
 
 def _end_node(site: Site, client: int) -> None:
-    """End what a killed supervisor left of its node: two SuperNodes with one key would take each other's messages."""
+    """Stop what a killed supervisor left of its node: two SuperNodes with one key would take each other's messages."""
     entry = recorded(site, f"client-{client}")
     if entry is None:
         return
     end([process for process in members(site) if session(process["pid"]) == entry["pid"]], 6.0)
 
 
-def _register(site: Site, clients: int) -> None:
-    """Tell the SuperLink the public keys that it does not know yet, two at a time."""
-    registry = site.registry()
-    new = [client for client in range(clients) if registry[client]["node_id"] is None]
-    if not new:
-        return
-
-    def one(client: int) -> int:
-        public, name = site.key(client).with_suffix(".pub"), registry[client]["name"]
-        try:
-            return int(flwr(site, "supernode", "register", str(public), CONNECTION, "--name", name)["node-id"])
-        except FederationError as refused:
-            if "already in use" not in str(refused):
-                raise
-        # A kill came between registering the key and writing down its node id, which no command tells: a new key.
-        site.key(client).unlink()
-        registry[client]["public_key"] = make_key(site.key(client))
-        return int(flwr(site, "supernode", "register", str(public), CONNECTION, "--name", name)["node-id"])
-
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        for client, node in zip(new, pool.map(one, new), strict=True):
-            registry[client]["node_id"] = node
-            site.write_registry(registry)
-
-
 def connected(site: Site, client: int) -> bool:
-    """Whether the SuperNode that runs now has said its node id."""
+    """Whether the running SuperNode has logged its node id."""
     entry = recorded(site, f"client-{client}") or {}
     node = entry.get("supernode")
     if not node or not living(entry) or not living(node):
@@ -299,7 +306,7 @@ def _wait_online(site: Site, clients: int, until: float, timeout: float) -> None
 
 
 def stop(site: Site) -> None:
-    """End everything of the site: nodes first, so that they can say deregister, then the SuperLink, then the rest."""
+    """Stop everything of the site: nodes first, so they can deregister, then the SuperLink, then the rest."""
     if site.folder.exists():
         site.prepare()
         with in_turn(site.folder):
@@ -318,10 +325,10 @@ def _stop(site: Site) -> None:
 
 
 def running(site: Site) -> dict[str, int]:
-    """What runs: "superlink", "client-<i>" (its supervisor), "client-<i>.supernode", "client-<i>.worker" -> pid."""
+    """Running: "superlink", "client-<i>" (its supervisor), "client-<i>.supernode", "client-<i>.worker" -> pid."""
     found = {}
     for path in sorted((site.folder / "processes").glob("*.json")):
-        entry = json.loads(path.read_text())
+        entry = read_json(path, _DELETE)
         parts = {path.stem: entry} | {f"{path.stem}.{name}": entry.get(name) for name in ("supernode", "worker")}
         found.update({name: pid for name, part in parts.items() if (pid := living(part))})
     return found
@@ -347,7 +354,7 @@ def _toml(name: str, value: object) -> str:
 
 
 def submit(site: Site, app_folder: str | os.PathLike[str], run_config: Mapping[str, object] | None = None) -> int:
-    """Start a run of the app; returns its run id. Keys of `run_config` must stand in the app's own configuration."""
+    """Start a run of the app; returns its run id. Keys of `run_config` must exist in the app's own configuration."""
     app = Path(app_folder).absolute()
     site.hide(app)
     arguments = ["run", str(app), CONNECTION]
@@ -360,7 +367,7 @@ def submit(site: Site, app_folder: str | os.PathLike[str], run_config: Mapping[s
 
 
 def run_status(site: Site, run_id: int) -> Status:
-    """A run's state. `flwr run` ends with 0 also when the run fails, so this is what counts."""
+    """A run's state. `flwr run` exits with 0 even if the run fails, so this is what counts."""
     (run,) = flwr(site, "list", CONNECTION, "--run-id", str(run_id))["runs"]
     state, _, sub = run["status"].partition(":")
     return Status(sub or state, run["status-details"])

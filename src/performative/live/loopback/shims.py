@@ -1,4 +1,4 @@
-"""Commands that come first on a node's PATH and hand their work to the node's fork server."""
+"""Commands that come first on a node's PATH and pass their work to the node's fork server."""
 
 import shlex
 import sys
@@ -10,7 +10,7 @@ from performative.live.loopback.site import Site
 
 FORK_SERVER = "PERFORMATIVE_FORK_SERVER"  # the socket that it listens on
 
-# Run without site packages, so that it starts within some 20 ms. Where nobody listens it becomes the real command.
+# Run without site packages, so it starts within about 20 ms. If nobody listens it becomes the real command.
 SHIM = """\
 import json, os, socket, struct, sys
 name, real, arguments = sys.argv[1], sys.argv[2], sys.argv[3:]
@@ -28,7 +28,7 @@ sys.exit(struct.unpack("<i", code)[0] if len(code) == 4 else 1)
 
 
 def write_shims(site: Site, names: Iterable[str]) -> None:
-    """Write one for each of Flower's commands named."""
+    """Write a shim for each of these Flower commands."""
     caller = site.shims / "call_fork_server.py"
     write_private(caller, SHIM.encode())
     for name in names:

@@ -1,16 +1,16 @@
-"""One folder with everything of a federation on this machine.
+"""The folder of a federation on this machine.
 
     .federation/
       .gitignore            everything in here stays out of git
       certificates/         ca.pem, server.pem, server.key
       keys/                 client-<i>.key, client-<i>.pub
       registry.json         client -> public key, name, node id
-      superlink.json        port of the SuperLink; where members find it and where it listens, if not on loopback
-      member.json           on a member's own host: what its invitation said
+      superlink.json        port of the SuperLink; where members reach it and where it listens, if not on loopback
+      member.json           on a member's own host: the contents of its invitation
       superlink.db          Flower's own state
       flwr-home/            FLWR_HOME of the command line and the SuperLink; nodes/<i> that of each node
       clients/<i>/          what client i keeps on its disk
-      processes/            <name>.json: pid and start time of what runs
+      processes/            <name>.json: pid and start time of running processes
       shims/                commands that come first on a node's PATH
       logs/                 superlink.log, client-<i>.log
 
@@ -37,12 +37,28 @@ from performative.live.loopback.certificates import (
 
 FOLDER = ".federation"
 CONNECTION = "loopback"
-# What a SuperNode logs once the server knows it; the file of a member's host that says that it does not.
+# What a SuperNode logs once the server accepts it; the file on a member's host that records a rejection.
 LET_IN, REFUSED = b"SuperNode ID: ", "refused.json"
 LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
 
 # A unix socket's path is limited to 107 bytes; its file name here takes up to 30.
 LONGEST_FOLDER = 75
+
+
+def read_json(path: Path, remedy: str = "restore it from a backup") -> dict[str, Any]:
+    """The contents of one of the site's JSON files; {} if it does not exist."""
+    try:
+        found = json.loads(path.read_text()) if path.exists() else {}
+    except ValueError as unreadable:  # not JSON, or not even text
+        raise ValueError(f"{path} is damaged: {unreadable}; {remedy}.") from unreadable
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is damaged: it must contain a JSON object; {remedy}.")
+    return found
+
+
+def names_for(address: str, listen: str) -> list[str]:
+    """The names that a certificate must include for members who use `address`, a host:port."""
+    return [name for name in (address.rpartition(":")[0], listen) if name not in (LOOPBACK, EVERYWHERE)]
 
 
 class Site:
@@ -60,7 +76,7 @@ class Site:
         return cls(Path(app) / FOLDER)
 
     def node_home(self, client: int) -> Path:
-        """A node's own FLWR_HOME: nodes that unpack one app at the same moment would disturb each other."""
+        """A node's own FLWR_HOME: nodes that unpack the same app at the same time would interfere."""
         return self.home / "nodes" / str(client)
 
     def key(self, client: int) -> Path:
@@ -78,22 +94,22 @@ class Site:
 
     @property
     def sockets(self) -> Path:
-        """Folder for unix sockets, whose paths must be short: in the site, else in a temporary folder of ours alone."""
+        """Folder for unix sockets, whose paths must be short: in the site, or in a private temporary folder."""
         if len(os.fsencode(self.folder)) <= LONGEST_FOLDER:
             return self.folder / "sockets"
         name = hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:16]
         return Path(tempfile.gettempdir()) / f"performative-{os.getuid()}-{name}"
 
     def prepare(self, clients: int = 0) -> bool:
-        """Make what is missing: folders, certificates, a key for each client; True when the certificates are new."""
+        """Create what is missing: folders, certificates, a key per client; True if the certificates are new."""
         if any(character in str(self.folder) for character in "\"'\\\n"):
-            raise ValueError(f"the path of the federation must hold no quotes or backslashes; got {self.folder}.")
+            raise ValueError(f"the federation's path must not contain quotes or backslashes; got {self.folder}.")
         private_folder(self.folder)
         for folder in ("logs", "processes", "clients", "shims", "flwr-home"):
             private_folder(self.folder / folder)
         sockets = self.sockets
         if sockets.is_symlink() or (sockets.exists() and sockets.stat().st_uid != os.getuid()):
-            raise PermissionError(f"{sockets} belongs to somebody else; remove it or set TMPDIR to another folder.")
+            raise PermissionError(f"{sockets} belongs to another user; remove it or set TMPDIR to another folder.")
         private_folder(sockets)
         write_whole(self.folder / ".gitignore", b"*\n")
         if (self.folder.parent / "pyproject.toml").exists():
@@ -110,9 +126,9 @@ class Site:
         return renewed
 
     def _certify(self) -> bool:
-        """Certificates where they are missing; True when those of before are void.
+        """Create missing certificates; True if the old ones became invalid.
 
-        Members on hosts of their own trust the authority that is there: it is never replaced behind their backs.
+        Members on their own hosts trust the existing authority: it is never replaced silently.
         """
         if self.joined:
             return False
@@ -128,7 +144,7 @@ class Site:
         return (self.folder / "member.json").exists()
 
     def hide(self, app: Path) -> None:
-        """Keep the site out of the app's bundle (and out of git) by a line in the app's root `.gitignore`."""
+        """Keep the site out of the app's bundle (and out of git) with a line in the app's root `.gitignore`."""
         if app.absolute() not in self.folder.parents:
             return
         line = f"/{self.folder.relative_to(app.absolute()).as_posix()}/"
@@ -140,25 +156,22 @@ class Site:
 
     def registry(self) -> dict[int, dict[str, Any]]:
         """Client -> public key, name and node id (None until it is registered)."""
-        path = self.folder / "registry.json"
-        return {int(client): entry for client, entry in json.loads(path.read_text()).items()} if path.exists() else {}
+        return {int(client): entry for client, entry in read_json(self.folder / "registry.json").items()}
 
     def write_registry(self, registry: dict[int, dict[str, Any]]) -> None:
         ordered = {str(client): registry[client] for client in sorted(registry)}
         write_whole(self.folder / "registry.json", json.dumps(ordered, indent=1).encode())
 
     def _superlink(self) -> dict[str, Any]:
-        path = self.folder / "superlink.json"
-        told: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-        return told
+        return read_json(self.folder / "superlink.json")
 
     def port(self) -> int | None:
-        """The SuperLink's port; None where it never ran."""
+        """The SuperLink's port; None if it never ran."""
         return self._superlink().get("port")
 
     @property
     def address(self) -> str | None:
-        """Where members on other hosts find the SuperLink, host:port; None where it listens on loopback alone."""
+        """Where members on other hosts reach the SuperLink, host:port; None if it listens only on loopback."""
         return self._superlink().get("address")
 
     @property
@@ -168,15 +181,13 @@ class Site:
 
     @property
     def here(self) -> str:
-        """Where processes of this machine find the SuperLink."""
+        """Where processes on this machine reach the SuperLink."""
         return f"{LOOPBACK if self.listen == EVERYWHERE else self.listen}:{self.port()}"
 
     @property
     def names(self) -> list[str]:
-        """What a certificate of the server must vouch for, beside loopback."""
-        if self.address is None:
-            return []
-        return [name for name in (self.address.rpartition(":")[0], self.listen) if name not in (LOOPBACK, EVERYWHERE)]
+        """The names that the server's certificate must include besides loopback."""
+        return [] if self.address is None else names_for(self.address, self.listen)
 
     def connect(self, port: int, address: str | None = None, listen: str = LOOPBACK) -> None:
         """Remember where the SuperLink is, also for the `flwr` command (connection "loopback")."""

@@ -1,8 +1,8 @@
-"""One client's processes: its SuperNode and its worker, started again when they die, and forks for each message.
+"""One client's processes: its SuperNode and its worker, restarted when they die, and forks for each message.
 
-The SuperNode starts again within a second of a kill. A client process that dies without an answer, or that outstays the
-deadline, has its SuperNode started again too: Flower's would take no other message for a minute, or for ever where the
-client hangs, since a process that hangs goes on sending heartbeats.
+The SuperNode restarts within a second of a kill. If a client process dies without an answer, or exceeds the deadline,
+its SuperNode is restarted too: otherwise it would accept no message for a minute, or forever if the client hangs, since
+a hanging process keeps sending heartbeats.
 """
 
 import contextlib
@@ -22,7 +22,9 @@ from typing import Any
 
 from performative._base.files import write_whole
 from performative.live.dispatch import WORKER, receive_exactly
+from performative.live.limits import LARGEST
 from performative.live.loopback.commands import COMMANDS, environment, guarded
+from performative.live.loopback.logs import is_long, shorten
 from performative.live.loopback.process_table import MARK, identity
 from performative.live.loopback.processes import free_port
 from performative.live.loopback.shims import FORK_SERVER
@@ -31,35 +33,37 @@ from performative.live.loopback.upstream import PINNED, guard
 
 CLIENT = "PERFORMATIVE_CLIENT"
 
-# Commands that are forked instead of started; the SuperNode too, so that a killed one is back at once.
+# Commands that are forked instead of started; the SuperNode too, so a killed one is back immediately.
 FORKED = ("flwr-clientapp", "flower-superexec", "flower-supernode")
+# What the worker is called among a supervisor's children; forked too, it shares what is imported with the others.
+WORK = "worker"
 
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 5.0  # seconds between two starts of what keeps dying
-STEADY = 10.0  # a process that lived so long starts again without delay
-GENTLY = 6.0  # Flower ends by itself within 5 s of a TERM
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 5.0  # seconds between restarts of what keeps dying
+STEADY = 10.0  # a process that lived this long restarts without delay
+GENTLY = 6.0  # Flower exits by itself within 5 s of a TERM
 
 
 def rename_process(name: str) -> None:
-    """Show the name in `ps` and `top`; forks would all look like the keeper."""
+    """Set the name shown in `ps` and `top`; otherwise all forks would look like the keeper."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(15, name.encode()[:15], 0, 0, 0)  # PR_SET_NAME
 
 
 @dataclass
 class Child:
-    """A process of the supervisor: what it is, how to answer whoever asked for it, and when to lose patience."""
+    """A process of the supervisor: its kind, how to answer the requester, and its deadline."""
 
     kind: str
     born: float
-    said: int | None = None  # read end of a pipe: a byte in it says that the command came to its own end
+    said: int | None = None  # read end of a pipe: a byte in it means that the command ended by itself
     asked: socket.socket | None = None
     until: float | None = None
-    orphan: bool = False  # of a SuperNode that is gone
+    orphan: bool = False  # of a SuperNode that has ended
 
 
 @dataclass
 class Kept:
-    """A process that is started again when it ends."""
+    """A process that is restarted when it ends."""
 
     start: Callable[[], int]
     pid: int | None = None
@@ -74,7 +78,7 @@ class Supervisor:
     site: Site
     client: int
     settings: Mapping[str, Any]
-    commands: Mapping[str, Callable[[], object]]  # what is forked; {} when every process is started afresh
+    commands: Mapping[str, Callable[[], object]]  # what is forked; {} if every process is started fresh
     deregister: Callable[[Site, int], None]
     children: dict[int, Child] = field(default_factory=dict)
     kept: dict[str, Kept] = field(default_factory=dict)
@@ -86,7 +90,7 @@ class Supervisor:
         return f"client-{self.client}"
 
     def run(self) -> None:
-        """Until TERM: then everything of this client ends, and so do we."""
+        """Run until TERM, then stop all processes of this client, including this one."""
         os.setsid()
         rename_process(f"{self.name} forks")
         log = os.open(self.site.log(self.name), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -100,17 +104,17 @@ class Supervisor:
         self.listener = self.listen() if self.commands else None
         self.kept["supernode"] = Kept(self.start_supernode)
         if self.settings["worker"]:
-            self.kept["worker"] = Kept(lambda: self.fork("worker", self.settings["worker"], self.environment()))
+            self.kept[WORK] = Kept(lambda: self.fork(WORK, self.settings["worker"], self.environment()))
         while not (self.leaving and (not self.children or time.monotonic() > self.leaving)):
             self.step()
         self.site.process(self.name).unlink(missing_ok=True)
-        os.killpg(0, signal.SIGKILL)  # whatever is left of this client, ourselves last of all
+        os.killpg(0, signal.SIGKILL)  # whatever is left of this client, including this process
 
     def say(self, text: str) -> None:
         print(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] {self.name}: {text}", flush=True)
 
     def step(self) -> None:
-        """Wait for the next event, then look after everything."""
+        """Wait for the next event, then handle everything that is due."""
         now = time.monotonic()
         times = [kept.due for kept in self.kept.values() if kept.pid is None and not self.leaving]
         times += [child.until for child in self.children.values() if child.until is not None]
@@ -121,17 +125,18 @@ class Supervisor:
         if self.waking in ready:
             self.obey(os.read(self.waking, 4096))
         for asked, pid in asking.items():
-            if asked in ready and not asked.recv(1):  # whoever asked is gone: so goes the work
+            if asked in ready and not asked.recv(1):  # the requester is gone, so kill the work
                 asked.close()
                 self.children[pid].asked = None
                 os.kill(pid, signal.SIGKILL)
         if self.listener in ready:
             self.answer()
         self.reap()
+        self.shorten_log()
         now = time.monotonic()
         for pid, child in self.children.items():
             if child.until is not None and now > child.until:
-                self.say(f"{child.kind} (pid {pid}) was given {now - child.born:.1f} s and is killed")
+                self.say(f"{child.kind} (pid {pid}) exceeded its deadline after {now - child.born:.1f} s and is killed")
                 child.until = None
                 os.kill(pid, signal.SIGKILL)
         if not self.leaving:
@@ -143,19 +148,19 @@ class Supervisor:
             for pid in self.children:
                 os.kill(pid, signal.SIGTERM)
         elif signal.SIGHUP in numbers:
-            self.renew("the SuperLink was started again")
+            self.renew("the SuperLink was restarted")
 
     def renew(self, why: str) -> None:
-        """A fresh SuperNode: gently, so that it deregisters; it is killed if that takes too long."""
+        """Restart the SuperNode: gently, so it deregisters; it is killed if that takes too long."""
         node = self.kept["supernode"]
         node.pause, node.due = SHORTEST_PAUSE, 0.0
         if node.pid is not None:
-            self.say(f"the SuperNode is started again: {why}")
+            self.say(f"the SuperNode is restarted: {why}")
             self.children[node.pid].until = time.monotonic() + GENTLY
             os.kill(node.pid, signal.SIGTERM)
 
     def keep(self, now: float) -> None:
-        """Start what should run and does not."""
+        """Start what should be running and is not."""
         for kept in self.kept.values():
             if kept.pid is None and now >= kept.due:
                 kept.pid = kept.start()
@@ -168,7 +173,7 @@ class Supervisor:
         write_whole(self.site.process(self.name), json.dumps(identity(os.getpid()) | parts).encode())
 
     def reap(self) -> None:
-        """Take note of children that ended."""
+        """Handle children that ended."""
         while self.children:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
@@ -177,7 +182,7 @@ class Supervisor:
             code = os.waitstatus_to_exitcode(status)
             complete = False
             if child.said is not None:
-                with contextlib.suppress(BlockingIOError):  # a process that it left behind still holds the pipe
+                with contextlib.suppress(BlockingIOError):  # a process it left behind still has the pipe open
                     complete = os.read(child.said, 1) != b""
                 os.close(child.said)
             if child.asked:
@@ -188,33 +193,42 @@ class Supervisor:
                 if kept.pid == pid:
                     self.ended(name, kept, child, code)
             if child.kind == "flwr-clientapp" and not (complete or child.orphan or self.leaving):
-                # No reply will come of it, and the SuperNode would wait a minute for one before it takes a new message.
-                self.renew(f"a client process (pid {pid}) died before it had answered")
+                # It will not reply, and the SuperNode would wait a minute for a reply before taking a new message.
+                self.renew(f"a client process (pid {pid}) died before it answered")
 
     def ended(self, name: str, kept: Kept, child: Child, code: int) -> None:
-        """Something that should run has ended: start it again, later each time if it keeps dying."""
+        """Restart a process that should be running, with increasing delay if it keeps dying."""
         now = time.monotonic()
         steady = now - child.born > STEADY
         kept.pause = SHORTEST_PAUSE if steady else min(LONGEST_PAUSE, 2 * kept.pause)
         kept.pid, kept.due = None, now if steady or code == 0 else now + kept.pause
-        if name == "supernode" and self.site.joined and code >= 0 and not self.leaving and not self.connected():
+        if name == "supernode" and self.site.joined and code >= 0 and not self.leaving and not self.let_in():
             # It tries for ever where it is not heard; so this was a refusal, and asking again would not help.
             self.say("the server does not let this node in: it is not approved, or not any more")
             write_whole(self.site.folder / REFUSED, json.dumps({"time": time.time()}).encode())
             self.obey(bytes([signal.SIGTERM]))
             return
         if not self.leaving:
-            self.say(f"{name} ended with {code} after {now - child.born:.1f} s; it is started again")
-        if name == "supernode":  # its processes notice by themselves, unless they hang
+            self.say(f"{name} exited with {code} after {now - child.born:.1f} s; it is restarted")
+        if name == "supernode":  # its processes notice on their own, unless they hang
             for left in self.children.values():
                 if left.kind in FORKED:
                     left.orphan, left.until = True, now + GENTLY
 
-    def connected(self) -> bool:
-        """Whether the SuperNode that was started last has been let in."""
+    def let_in(self) -> bytes:
+        """What the SuperNode that was started last said when it was let in; nothing where it was not."""
         with open(self.site.log(self.name), "rb") as file:
             file.seek(self.log_from)
-            return LET_IN in file.read(1_000_000)
+            lines = file.read(1_000_000).splitlines(keepends=True)
+        return next((line for line in lines if LET_IN in line), b"")
+
+    def shorten_log(self) -> None:
+        """Where it is too long; that the SuperNode was let in is still said in it."""
+        said = self.let_in() if is_long(self.site.log(self.name)) else b""
+        if shorten(self.site.log(self.name)):
+            self.log_from = 0
+            os.write(1, said)
+            self.record()
 
     def listen(self) -> socket.socket:
         path = self.site.sockets / f"{self.name}.forks"
@@ -225,7 +239,7 @@ class Supervisor:
         return listener
 
     def answer(self) -> None:
-        """A shim asks for a process."""
+        """Handle a shim's request for a process."""
         assert self.listener is not None
         asked, _ = self.listener.accept()
         asked.settimeout(5.0)
@@ -234,22 +248,22 @@ class Supervisor:
             head, files, _, _ = socket.recv_fds(asked, 4, 3)
             (length,) = struct.unpack("<I", head)
             if (said := receive_exactly(asked, length)) is None:
-                raise ConnectionError("a shim went away while it spoke")
+                raise ConnectionError("a shim disconnected during its request")
             name, arguments, environ, folder = json.loads(said.decode("utf-8", "surrogateescape"))
             if name not in self.commands or len(files) != 3:
                 raise ValueError(f"{name!r} is not served here")
             self.fork(name, [name, *arguments], environ, folder, files, asked)
         except (OSError, ValueError, struct.error) as wrong:
-            self.say(f"a request for a process was refused: {wrong}")
+            self.say(f"a request for a process was rejected: {wrong}")
             asked.close()
         finally:
             for descriptor in files:
                 os.close(descriptor)
 
     def environment(self) -> dict[str, str]:
-        """What this client's processes see."""
+        """The environment of this client's processes."""
         own = environment(self.site, self.site.node_home(self.client))
-        own |= {MARK: str(self.site.folder), CLIENT: str(self.client)}
+        own |= {MARK: str(self.site.folder), CLIENT: str(self.client), LARGEST: str(self.settings["largest"])}
         if self.listener:
             own["PATH"] = os.pathsep.join([str(self.site.shims), own["PATH"]])
             own[FORK_SERVER] = str(self.site.sockets / f"{self.name}.forks")
@@ -260,7 +274,7 @@ class Supervisor:
         return own
 
     def start_supernode(self) -> int:
-        """A SuperNode with this client's key; its own port for its own processes is free at this moment."""
+        """Start a SuperNode with this client's key, on a free port for its own processes."""
         self.log_from = self.site.log(self.name).stat().st_size
         data = self.settings.get("data")
         told = f'client={self.client} state="{self.site.state(self.client)}"' + (f' data="{data}"' if data else "")
@@ -282,11 +296,11 @@ class Supervisor:
         files: Sequence[int] = (),
         asked: socket.socket | None = None,
     ) -> int:
-        """A child that is the given command: from what is imported here, or else from its own file."""
+        """Start a child that runs the given command: from the imports here, or otherwise from its own file."""
         said, end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         born = time.monotonic()
         sys.stdout.flush()
-        # A signal to a child that still has our handlers would reach us through the pipe that wakes us.
+        # A signal to a child that still has our handlers would reach us through the wakeup pipe.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         pid = os.fork()
         if pid == 0:
@@ -294,7 +308,7 @@ class Supervisor:
             try:
                 code = self.become(kind, list(arguments), environ, folder, files)
                 os.write(end, b".")
-            except BaseException:  # nothing may go on in a fork as if it were the supervisor
+            except BaseException:  # a fork must never continue as if it were the supervisor
                 traceback.print_exc()
             finally:
                 with contextlib.suppress(Exception):
@@ -310,7 +324,7 @@ class Supervisor:
     def become(
         self, kind: str, arguments: list[str], environ: Mapping[str, str], folder: str | None, files: Sequence[int]
     ) -> int:
-        """In the child: shake off the supervisor, then run."""
+        """In the child: drop the supervisor's state, then run."""
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)

@@ -1,60 +1,228 @@
-"""What is changed in Flower's own processes, each with its reason; `guard` is called before one of its commands runs.
+"""Changes to Flower's own processes, each with its reason; `guard` is called before one of its commands runs.
 
 | change | reason |
 | --- | --- |
 | `Gate` before the SuperLink's and the SuperNode's HTTP service | Flower's Control and Runtime APIs ask nobody who they are, and share a port with the Fleet API, which does |
+| the gate knows who calls before a long body is read (`known_key`) | Flower reads all of a request before it looks who sent it |
+| the SuperLink's database waits for its turn (`DATABASE`) | Flower's gives up after 5 s, and answers 500, while the messages of a large model are written; and keeps 64 MB for each connection |
+| HTTP is parsed by h11 | httptools, which uvicorn prefers, takes headers without end |
+| a SuperNode reads no more of an answer than the limit (`bound_answers`) | Flower reads whatever the server sends |
+| a SuperNode asks more often while messages come (`Pace`) | Flower's sleeps 3 s before each question, which is most of a short round |
+| a SuperExec hands a task's token over in memory (`hide_token`) | Flower puts it into the arguments, which every user of the machine may read |
+| a node's processes send to their SuperNode only if this user's process accepts (`talk_to_ours`) | its port is free while it restarts, and the connection is not encrypted |
 | a SuperNode takes its app from a file of its own (`pin_app`) | Flower runs whatever app the server sends; its own check (`--trusted-entities`) needs signatures that only Flower's platform gives |
 
-    python -m performative.live.loopback.upstream flower-superlink ARGUMENTS...
+    python -m performative.live.loopback.upstream [--largest BYTES] flower-superlink ARGUMENTS...
 """  # noqa: E501  # a table
 
 import contextlib
 import dataclasses
+import datetime
 import hashlib
+import importlib
 import os
+import socket
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from performative.live.loopback.gate import Gate
+from performative.live.limits import LARGEST, limit_here
+from performative.live.loopback.answers import Meter
+from performative.live.loopback.gate import Gate, Headers, owner
+from performative.live.loopback.logs import keep_output_short
+from performative.live.loopback.shims import FORK_SERVER
 
 # The file of the app that a member agreed to run.
 PINNED = "PERFORMATIVE_PINNED_APP"
 FLEET = "/v1/fleet/"
+# Seconds that a SuperNode sleeps where it found no message; it sleeps less where it waits for its own processes.
+_NO_MESSAGE = 3.0
+# Settings of SQLite in the place of Flower's: milliseconds to wait for a turn, KiB kept in memory for each connection,
+# bytes to which the log of changes is cut once they are written.
+DATABASE = {"busy_timeout": "120000", "cache_size": "-8000", "journal_size_limit": str(16 << 20)}
 
 
 def guard(name: str) -> None:
-    """Change what the command named will do."""
-    # A proxy's headers would be believed to say where a request comes from.
+    """Apply the changes for the named command."""
+    # Otherwise a proxy's headers would be trusted for the origin of a request.
     os.environ["FORWARDED_ALLOW_IPS"] = ""
+    if name in ("flower-superlink", "flower-supernode"):
+        from uvicorn.config import HTTP_PROTOCOLS
+
+        HTTP_PROTOCOLS["auto"] = HTTP_PROTOCOLS["h11"]
     if name == "flower-superlink":
+        import flwr.supercore.sql_mixin as database
         import flwr.superlink.main as superlink
 
+        settings: Any = database  # what is changed in it is not for others' use
+        settings.SQLITE_PRAGMAS = tuple((dict(settings.SQLITE_PRAGMAS) | DATABASE).items())
         _put_gate_before(superlink, FLEET)
+        # Its package has a function of the same name.
+        starting: Any = importlib.import_module("flwr.superlink.cli.flower_superlink")
+        superexec = starting._get_superexec_command
+        starting._get_superexec_command = lambda *told, **named: changed(superexec(*told, **named))
     if name == "flower-supernode":
         import flwr.supernode.main as supernode
 
         _put_gate_before(supernode, None)
+        bound_answers(limit_here())
+        import flwr.supernode.start_client_internal as node
+
+        waiting: Any = node  # what is changed in it is not for others' use
+        waiting.time = Pace()
+        if FORK_SERVER not in os.environ:  # otherwise its fork is changed
+            waiting.subprocess = SimpleNamespace(Popen=lambda words: subprocess.Popen(changed(words)))
         if pinned := os.environ.get(PINNED):
             pin_app(Path(pinned))
+    if name == "flower-superexec":
+        hide_token()
+    if name in ("flower-superexec", "flwr-clientapp") and "--insecure" in sys.argv:
+        talk_to_ours(sys.argv[sys.argv.index("--runtime-api-address") + 1])
+
+
+def changed(words: Sequence[str]) -> list[str]:
+    """One of Flower's commands as this module runs it."""
+    return [sys.executable, "-m", "performative.live.loopback.upstream", *words]
+
+
+def hide_token() -> None:
+    """Let this SuperExec give each process its token as standard input, a file in memory, and not as an argument."""
+    from flwr.supercore.superexec.executor import subprocess_executor
+
+    def start(words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+        at = words.index("--token")
+        with open(os.memfd_create("token"), "w+b") as file:
+            file.write(words[at + 1].encode())
+            file.flush()
+            words = [*words[:at], "--token-file", "/proc/self/fd/0", *words[at + 2 :]]
+            return subprocess.Popen(words, stdin=file, **options)
+
+    executor: Any = subprocess_executor
+    executor.subprocess = SimpleNamespace(Popen=start, DEVNULL=subprocess.DEVNULL)
+
+
+def talk_to_ours(address: str, seconds: float = 60.0) -> None:
+    """Let this process send to an address only if who accepts there is this user (or root).
+
+    While a SuperNode restarts its port is free, and another user of the machine could listen there.
+    """
+    host, _, port = address.rpartition(":")
+    connect = socket.create_connection
+
+    def create_connection(place: Any, *arguments: Any, **options: Any) -> socket.socket:
+        made = connect(place, *arguments, **options)
+        if (place[0], int(place[1])) != (host, int(port)):
+            return made
+        deadline, found = time.monotonic() + seconds, None
+        while found is None and time.monotonic() < deadline:  # until it is accepted
+            if (found := owner(made.getpeername(), made.getsockname())) is None:
+                time.sleep(0.01)
+        if found in (0, os.getuid()):
+            return made
+        made.close()
+        who = "nobody accepts" if found is None else f"a process of user {found} listens"
+        raise ConnectionRefusedError(f"{who} at {address}, where this user's SuperNode should")
+
+    module: Any = socket
+    module.create_connection = create_connection
 
 
 def _put_gate_before(module: Any, passes: str | None) -> None:
-    """Let a module's `create_app` make a service behind a gate."""
+    """Make a module's `create_app` return a service behind a gate."""
     create: Callable[..., Any] = module.create_app
 
     def create_app(*arguments: Any, **options: Any) -> Gate:
-        return Gate(create(*arguments, **options), passes)
+        service = create(*arguments, **options)
+        return Gate(service, passes, lambda headers: known_key(service.state, headers))
 
     module.create_app = create_app
 
 
-def pin_app(file: Path) -> None:
-    """Let this SuperNode run the app in the file and no other. What the server says of an app is not used.
+class Pace:
+    """`time` for a SuperNode, which only sleeps: the wait for the next message grows from 0.2 s to Flower's own.
 
-    A request for another app is answered with an error, before any of that app's bytes are fetched.
+    A node that is asked for something in each round answers soon, and an idle one costs the server no more than before.
+    """
+
+    _first, _growth, _wait_for_reply = 0.2, 1.5, 0.1
+
+    def __init__(self, sleep: Callable[[int | float], None] = time.sleep):
+        self._sleep, self._next = sleep, self._first
+
+    def sleep(self, seconds: int | float) -> None:
+        if seconds >= _NO_MESSAGE:
+            self._sleep(min(self._next, seconds))
+            self._next = min(self._next * self._growth, seconds)
+        else:
+            self._sleep(min(seconds, self._wait_for_reply))
+            self._next = self._first
+
+
+def known_key(state: Any, headers: Headers) -> bytes | None:
+    """The registered key that signed a request's time, None where there is none.
+
+    As Flower's own check, which comes after the body, it takes a signature of the time alone: whoever sees one could
+    use it for as long as it is fresh, and TLS lets nobody see it.
+    """
+    from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_HEADER, TIMESTAMP_TOLERANCE
+    from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+    from flwr.supercore.date import now
+    from flwr.supercore.primitives.asymmetric import bytes_to_public_key, verify_signature
+
+    try:
+        key, signature = (
+            b64decode(headers[name.lower().encode()], validate=True)
+            for name in (FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER)
+        )
+        when = headers[TIMESTAMP_HEADER.lower().encode()]
+        age = (now() - datetime.datetime.fromisoformat(when.decode("ascii"))).total_seconds()
+        if not -SYSTEM_TIME_TOLERANCE < age < TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE:
+            return None
+        if state.linkstate_factory.state().get_node_id_by_public_key(key) is None:
+            return None
+        return key if verify_signature(bytes_to_public_key(key), when, signature) else None
+    except (KeyError, ValueError, TypeError):  # a header is missing, or holds something else
+        return None
+
+
+def bound_answers(limit: int) -> None:
+    """Let this SuperNode read no more than so many bytes of all that the server sends for one message."""
+    from flwr.supernode import fleet_http_connection, start_client_internal
+    from flwr.supernode.fleet_http_client import FleetHttpClient
+
+    node: Any = start_client_internal  # what is changed in them is not for others' use
+    connection: Any = fleet_http_connection
+    connect, meter = node.http_request_response, Meter(limit)
+
+    class Metered(FleetHttpClient):
+        def __init__(self, *arguments: Any, **options: Any):
+            super().__init__(*arguments, **options)
+            self._client.event_hooks["response"].append(meter.watch)
+
+    @contextlib.contextmanager
+    def connect_metered(*arguments: Any, **options: Any) -> Iterator[Any]:
+        with connect(*arguments, **options) as (number, receive, *rest):
+
+            def receive_next() -> Any:
+                meter.begin()
+                return receive()
+
+            yield (number, receive_next, *rest)
+
+    connection.FleetHttpClient = Metered
+    node.http_request_response = connect_metered
+
+
+def pin_app(file: Path) -> None:
+    """Restrict this SuperNode to the app in the file. What the server says about an app is not used.
+
+    A request for another app returns an error, before any of that app's bytes are fetched.
     """
     from flwr.app import Error
     from flwr.common.config import get_fab_config, get_metadata_from_config
@@ -62,7 +230,7 @@ def pin_app(file: Path) -> None:
     from flwr.supercore.fab import Fab
     from flwr.supernode import start_client_internal
 
-    node: Any = start_client_internal  # what is changed in it is not for others' use
+    node: Any = start_client_internal  # the attributes changed here are private
     content = file.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     fab_id, version = get_metadata_from_config(get_fab_config(content))
@@ -91,17 +259,21 @@ def pin_app(file: Path) -> None:
     node._verify_fab = is_pinned
     node.FAB_VERIFICATION_ERROR = Error(
         ErrorCode.INVALID_FAB,
-        f"this member agreed to run the app {digest[:12]}, and the server sends another; `performative federation "
-        "invite` writes a file with the new one for it.",
+        f"this member agreed to run the app {digest[:12]}, but the server sent another; write it a file with the new "
+        "one with `performative federation invite`.",
     )
 
 
 def main(name: str, arguments: list[str]) -> object:
     """Run one of Flower's commands, changed."""
+    if name == "--largest":
+        os.environ[LARGEST], name, *arguments = arguments
+    if name != "flower-superexec":  # who started it looks after the same file
+        keep_output_short()
     (script,) = entry_points(group="console_scripts", name=name)
     run = script.load()
-    guard(name)
     sys.argv = [name, *arguments]
+    guard(name)
     return run()
 
 

@@ -1,10 +1,10 @@
 #!/bin/sh
-# What an operator does on the server, where alone Flower's Control API can be reached:
-#   operator.sh register member-0.pub     make a member's key known
+# Operator commands, run on the server, the only place where Flower's Control API can be reached:
+#   operator.sh register member-0.pub     register a member's key
 #   operator.sh nodes                     members, their node ids and whether they are online
-#   operator.sh unregister NODE_ID        shut a member out
+#   operator.sh unregister NODE_ID        remove a member
 #   operator.sh run [ROUNDS]              start the rounds of the app
-#   operator.sh resume                    go on after a crash
+#   operator.sh resume                    continue after a crash
 #   operator.sh list                      runs and their states
 set -eu
 FLWR_HOME=$(mktemp -d)

@@ -1,1 +1,1 @@
-"""Members of a federation on hosts of their own: they are invited, ask to be registered, are approved, and leave."""
+"""Members of a federation on their own hosts: invitation, registration request, approval and leaving."""

@@ -1,13 +1,14 @@
-"""The files that people carry between a server and its members: an invitation one way, a request the other.
+"""The files exchanged between a server and its members: an invitation one way, a request the other.
 
-    invitation: what a member needs to find and recognise the server, and the app that it will run; signed by the server
-                (Ed25519, the key of its log). The first holds a token that is good for one request
-    request:    the member's public key and the hash of the app that it agreed to; signed with that very key (ECDSA,
-                P-384), which proves that the member has its other half, and bound to the invitation by an HMAC whose
-                key is the token. It holds no secret
+    invitation: what a member needs to reach and authenticate the server, and the app that it will run; signed by the
+                server (Ed25519, the key of its log). The first one contains a token valid for one request
+    request:    the member's public key and the hash of the app that it agreed to; signed with that key (ECDSA, P-384),
+                which proves that the member has the private key, and bound to the invitation by an HMAC keyed with the
+                token. It contains no secret
 
-Whoever reads an invitation on its way could ask in the member's place: both sides read the fingerprint of the member's
-key to each other before it is approved.
+Whoever intercepts an invitation could send a request in the member's place: both sides compare the fingerprint of the
+member's key before it is approved. Whoever replaces it could lead the member to another server: the member compares the
+fingerprint of the federation's key.
 """
 
 import base64
@@ -23,6 +24,7 @@ from performative._base.files import write_whole
 from performative.live.secure import keys
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+_HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
 INVITATION, JOIN, LEAVE = "invitation", "join", "leave"
 _LONGEST = 32 << 20
 _KINDS = dict.fromkeys(("federation", "address", "authority", "name", "token"), "str") | {
@@ -40,10 +42,10 @@ class Invitation:
     Attributes:
         federation: the server's public key, in hex
         authority: the certificate authority, PEM
-        client, clients: the member's number, and how many there are
-        token: hex; "" in an invitation that only brings a registered member up to date
+        client, clients: the member's number, and the number of members
+        token: hex; "" in an invitation that only updates a registered member
         made, expires: seconds since 1970
-        app: the app's bundle, as Flower carries it
+        app: the app's bundle, as Flower transports it
         versions: of Flower and of this library on the server
     """
 
@@ -64,17 +66,23 @@ class Invitation:
         return hashlib.sha256(self.app).hexdigest()
 
     def facts(self) -> dict[str, Any]:
-        """All of it as JSON can hold it."""
+        """All fields as JSON values."""
         return dataclasses.asdict(self) | {"kind": INVITATION, "app": base64.b64encode(self.app).decode()}
 
 
+def is_address(address: str) -> bool:
+    """Whether this is host:port, where host is a name or an IPv4 address."""
+    host, _, port = address.rpartition(":")
+    return bool(_HOST.fullmatch(host) and re.fullmatch("[0-9]{1,5}", port)) and 1 <= int(port) <= 65535
+
+
 def text_of(facts: dict[str, Any]) -> bytes:
-    """One way to write facts, so that what is signed is what stands there."""
+    """A canonical encoding of facts, so what is signed is what is written."""
     return json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def write_paper(path: Path, facts: dict[str, Any]) -> None:
-    """For its owner's eyes only, until the owner sends it."""
+    """Write a file readable only by its owner, until the owner sends it."""
     write_whole(path, json.dumps(facts, indent=1, sort_keys=True).encode() + b"\n", private=True)
 
 
@@ -83,19 +91,19 @@ def read_paper(path: Path, *kinds: str) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}.")
     if path.stat().st_size > _LONGEST:
-        raise ValueError(f"{path} is no {' or '.join(kinds)} of a federation: it is too long.")
+        raise ValueError(f"{path} is not a federation's {' or '.join(kinds)} file: it is too large.")
     try:
         facts: dict[str, Any] = json.loads(path.read_bytes())
         kind = facts["kind"]
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         kind = None
     if kind not in kinds:
-        raise ValueError(f"{path} is no {' or '.join(kinds)} of a federation.")
+        raise ValueError(f"{path} is not a federation's {' or '.join(kinds)} file.")
     return facts
 
 
 def read_invitation(path: Path) -> Invitation:
-    """An invitation that is signed with the key that it names."""
+    """Read an invitation and check that it is signed with the key that it names."""
     facts = read_paper(path, INVITATION)
     try:
         signature = bytes.fromhex(facts.pop("signature"))
@@ -103,16 +111,17 @@ def read_invitation(path: Path) -> Invitation:
         facts.pop("kind")
         made = Invitation(**facts | {"app": base64.b64decode(facts["app"], validate=True)})
         kinds = {one.name: type(getattr(made, one.name)).__name__ for one in dataclasses.fields(made)}
-        whole = kinds == _KINDS
-    except (ValueError, TypeError, KeyError, AttributeError):
-        raise ValueError(f"{path} is not an invitation as this library writes it; ask for a new one.") from None
+        whole = kinds == _KINDS and 0 <= made.client < made.clients and is_address(made.address)
+        bytes.fromhex(made.token)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise ValueError(f"{path} is not a valid invitation; ask for a new one.") from None
     if not signed or not whole or not NAME.fullmatch(made.name):
         raise ValueError(f"{path} was changed after it was signed; ask for a new one.")
     return made
 
 
 def make_request(kind: str, key_file: Path, about: dict[str, Any], token: str) -> dict[str, Any]:
-    """A request, signed with the key in a file; `token` "" where there is none to prove."""
+    """A request, signed with the key in a file; `token` is "" if there is none to prove."""
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -124,14 +133,14 @@ def make_request(kind: str, key_file: Path, about: dict[str, Any], token: str) -
 
 
 def proof_of(token: str, facts: dict[str, Any]) -> str:
-    """HMAC of all facts but the proof itself, with the invitation's token as its key."""
+    """HMAC of all facts except the proof itself, keyed with the invitation's token."""
     told = {name: value for name, value in facts.items() if name not in ("proof", "signature")}
     return hmac.new(bytes.fromhex(token), text_of(told), "sha256").hexdigest()
 
 
 def read_request(path: Path) -> dict[str, Any]:
-    """A request that is signed with the key that it asks for."""
-    from cryptography.exceptions import InvalidSignature
+    """Read a request and check that it is signed with the key that it asks to register."""
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -142,20 +151,37 @@ def read_request(path: Path) -> dict[str, Any]:
         if not isinstance(public, ec.EllipticCurvePublicKey) or not isinstance(facts["name"], str):
             raise ValueError
         public.verify(signature, text_of(facts), ec.ECDSA(hashes.SHA384()))
-    except (ValueError, TypeError, KeyError, AttributeError, InvalidSignature):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidSignature, UnsupportedAlgorithm):
         raise ValueError(
             f"{path} is not signed with the key that it names: it was changed, or the sender does not have that key. "
-            "Ask the member to run `federation join` again and to send the new file."
+            "Ask the member to send the file that `federation join` wrote once more, or invite it again."
         ) from None
     return facts
 
 
 def fingerprint(public_key: str) -> str:
-    """What people read to each other: 128 bits of the sha256 of a public key (PEM)."""
+    """What people compare by voice: 128 bits of the sha256 of a public key (PEM)."""
     from cryptography.hazmat.primitives import serialization
 
-    der = serialization.load_pem_public_key(public_key.encode()).public_bytes(
-        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    return _digits_of(serialization.load_pem_public_key(public_key.encode()))
+
+
+def federation_fingerprint(federation: str, told: str | None = None) -> str:
+    """The same for a federation's key (hex). `told`: what the server's owner read out; another one is refused."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    read = _digits_of(Ed25519PublicKey.from_public_bytes(bytes.fromhex(federation)))
+    if told is not None and "".join(told.split()).lower() != read.replace(" ", ""):
+        raise ValueError(
+            f"--fingerprint: the federation's key has the fingerprint {read}, not this one. Nothing was accepted; ask "
+            "the server's owner to read it out again, and if it differs, for a new invitation."
+        )
+    return read
+
+
+def _digits_of(public_key: Any) -> str:
+    from cryptography.hazmat.primitives import serialization
+
+    der = public_key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     digits = hashlib.sha256(der).hexdigest()[:32]
     return " ".join(digits[at : at + 4] for at in range(0, 32, 4))

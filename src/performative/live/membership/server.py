@@ -1,4 +1,4 @@
-"""The server's side: where it listens, whom it invites, approves and expels, and its certificates."""
+"""The server's side: its address, inviting, approving and expelling members, and its certificates."""
 
 import hashlib
 import ipaddress
@@ -14,21 +14,24 @@ from performative.live.journal import Journal
 from performative.live.loopback import processes
 from performative.live.loopback.certificates import (
     AUTHORITY,
+    AUTHORITY_KEY,
     SERVER,
     ends_soon,
     is_signed_by_authority,
     make_authority,
     names_in,
+    openssh_file,
     renew_server,
     valid_until,
 )
 from performative.live.loopback.commands import FederationError, flwr
-from performative.live.loopback.site import CONNECTION, EVERYWHERE, Site
+from performative.live.loopback.site import CONNECTION, EVERYWHERE, Site, names_for, read_json
 from performative.live.membership.papers import (
     JOIN,
     NAME,
     Invitation,
     fingerprint,
+    is_address,
     proof_of,
     read_request,
     text_of,
@@ -37,24 +40,23 @@ from performative.live.membership.papers import (
 from performative.live.server_store import is_held
 
 _DAY = 86_400.0
-_HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
 
 
 def server_site(app: Path) -> Site:
-    """The site of a federation whose members have hosts of their own."""
+    """The site of a federation whose members have their own hosts."""
     site = Site.inside(app)
     if site.joined:
         raise ValueError(f"{app} is a member's folder; this command is for the folder of the federation's server.")
     if site.address is None:
         raise ValueError(
-            f"{app} has no address at which members could find it; give it one with: performative federation up --app "
+            f"{app} has no address at which members could reach it; set one with: performative federation up --app "
             f"{app} --address HOST:PORT"
         )
     return site
 
 
 def set_address(app: Path, address: str, listen: str | None) -> bool:
-    """Let the server be found at host:port, and listen there; True where it is another place than before."""
+    """Set the server's host:port, and listen there; True if it changed."""
     site, (host, port) = Site.inside(app), read_address(address)
     if site.joined:
         raise ValueError(f"{app} is a member's folder; `performative federation join` starts its node.")
@@ -62,28 +64,56 @@ def set_address(app: Path, address: str, listen: str | None) -> bool:
         listen = host if _is_address(host) else EVERYWHERE
     elif not _is_address(listen):
         raise ValueError(f"--listen must be an IPv4 address of this machine, or {EVERYWHERE} for all; got {listen!r}.")
-    before = (site.address, site.listen)
-    if before == (address, listen):
+    before, names = (site.address, site.listen), names_for(address, listen)
+    if before == (address, listen) and not _lacks(site, names):
         return False
     if site.address is None and site.registry():
         raise ValueError(
-            f"--address: the nodes in {app} are this machine's own. Members on other hosts need a federation of their "
-            "own: `federation down`, then give it another folder."
+            f"--address: the nodes in {app} run on this machine. Members on other hosts need a separate federation: "
+            "`federation down`, then use another folder."
         )
+    if is_held(site.folder / "server"):
+        raise FederationError("a run is in progress, and the server must restart; set the address after it has ended.")
+    processes.check_listen(site, listen, port)
+    if site.address is None and not (site.certificates / AUTHORITY_KEY).exists():  # no member trusts the authority yet
+        make_authority(site.certificates, names, keep=True)
+    elif _lacks(site, names):
+        _renew_for(site, address, names)
+    moved = before != (address, listen)
+    if moved:
+        site.connect(port, address, listen)
+        site.prepare()
+        _journal(app).write("address", address=address, before=before[0])
+    else:
+        until = valid_until(site.certificates / SERVER)
+        _journal(app).write("certificate", until=until.isoformat(), new_authority=False)
     processes.stop(site)
-    site.connect(port, address, listen)
-    if is_signed_by_authority(site.certificates) and not set(site.names) <= names_in(site.certificates / SERVER):
-        renew_server(site.certificates, site.names)
-    site.prepare()
-    _journal(app).write("address", address=address, before=before[0])
-    return True
+    return moved
+
+
+def _lacks(site: Site, names: list[str]) -> bool:
+    """Whether the server's certificate is not for all of these names."""
+    return is_signed_by_authority(site.certificates) and not set(names) <= names_in(site.certificates / SERVER)
+
+
+def _renew_for(site: Site, address: str, names: list[str]) -> None:
+    """Issue a server certificate for other names; the authority's key must be where it was written."""
+    key = site.certificates / AUTHORITY_KEY
+    if not key.is_file():
+        again = f"`federation up --address {address}`"
+        raise ValueError(
+            f"--address: the server's certificate is not for {', '.join(names)}, and {key}, the authority's key, is "
+            f"missing; copy it back, and run {again} again. If it is lost: `federation rotate --new-authority`, then "
+            f"{again}, then `federation invite NAME` for each member."
+        )
+    renew_server(site.certificates, names)
 
 
 def read_address(address: str) -> tuple[str, int]:
     """Host and port of "host:port"."""
+    if not is_address(address):
+        raise ValueError(f"--address must be HOST:PORT, where HOST is a name or an IPv4 address; got {address!r}.")
     host, _, port = address.rpartition(":")
-    if not _HOST.fullmatch(host) or not port.isdigit() or not 1 <= int(port) <= 65535:
-        raise ValueError(f"--address must be HOST:PORT, with a name or an IPv4 address as its host; got {address!r}.")
     return host, int(port)
 
 
@@ -96,14 +126,14 @@ def _is_address(host: str) -> bool:
 
 
 def invite(app: Path, name: str, clients: int, *, client: int | None, days: float, out: Path) -> Invitation:
-    """Write an invitation: the first one for a new member, or one that brings a registered member up to date."""
+    """Write an invitation: the first one for a new member, or an update for a registered member."""
     from performative.live.flower import build_app, versions
 
     site = server_site(app)
     if not NAME.fullmatch(name):
-        raise ValueError(f"NAME must be letters, digits, - and _, at most 40 of them; got {name!r}.")
+        raise ValueError(f"NAME must consist of at most 40 letters, digits, - and _; got {name!r}.")
     if out.exists():
-        raise ValueError(f"{out} is there already; give another name with --out, or remove it.")
+        raise ValueError(f"{out} already exists; pass another name with --out, or remove it.")
     if not 0 < days <= 365:
         raise ValueError(f"--days must be above 0 and at most 365; got {days:g}.")
     site.prepare()
@@ -143,11 +173,11 @@ def invite(app: Path, name: str, clients: int, *, client: int | None, days: floa
 
 
 def _choose(name: str, client: int | None, clients: int, registry: dict[int, Any], open_ones: dict[str, Any]) -> int:
-    """The number of a new member: the one that was asked for, else its own of before, else the lowest free one."""
+    """The number of a new member: the requested one, otherwise its previous one, otherwise the lowest free one."""
     taken = set(registry) | {entry["client"] for other, entry in open_ones.items() if other != name}
     free = [number for number in range(clients) if number not in taken]
     if client is not None and client not in free:
-        raise ValueError(f"--client {client} must be free; these are: {', '.join(map(str, free)) or 'none'}.")
+        raise ValueError(f"--client {client} must be free; free numbers: {', '.join(map(str, free)) or 'none'}.")
     if not free:
         raise ValueError(f"all {clients} clients of the problem are taken; `federation expel` frees one.")
     if client is None and name in open_ones:
@@ -156,21 +186,27 @@ def _choose(name: str, client: int | None, clients: int, registry: dict[int, Any
 
 
 def approve(app: Path, file: Path, told: str | None = None) -> dict[str, Any]:
-    """Do what a member's signed request asks for: register its key, or take it out. `told`: its key's fingerprint, as
-    the member read it out."""
+    """Carry out a member's signed request: register or remove its key. `told`: its key's fingerprint, as the member
+    read it out."""
     site, facts = server_site(app), read_request(file)
     read = fingerprint(facts["public_key"])
     if told is not None and told.replace(" ", "").lower() != read.replace(" ", ""):
-        raise ValueError(f"--fingerprint: the key in {file} has the fingerprint {read}; somebody may have changed it.")
+        raise ValueError(
+            f"--fingerprint: the key in {file} has the fingerprint {read}, not this one. Nothing was "
+            "approved; ask the member to read out its key's again, and if it differs, invite it again."
+        )
     _needs_superlink(site)
     with in_turn(site.folder):
         if facts["kind"] != JOIN:
+            if facts.get("federation") != _journal(app).public:
+                raise ValueError(f"the request in {file} is for another federation.")
             return _take_out(app, site, _number_of(site, facts["name"], facts["public_key"]), "left")
         name = facts["name"]
         invited = _check_invited(_read_open(site), facts, _journal(app).public)
         registry, number = site.registry(), int(invited["client"])
-        if any(entry["public_key"] == facts["public_key"] for entry in registry.values()):
-            raise ValueError(f"the key in {file} is another member's; ask {name} to join with a key of its own.")
+        for entry in registry.values():
+            if entry["public_key"] == facts["public_key"] or entry.get("identity") == facts["identity"]:
+                raise ValueError(f"a key in {file} belongs to another member; ask {name} to join with its own keys.")
         node = _register(site, name, facts["public_key"])
         registry[number] = {
             "public_key": facts["public_key"],
@@ -186,51 +222,44 @@ def approve(app: Path, file: Path, told: str | None = None) -> dict[str, Any]:
 
 
 def _check_invited(open_ones: dict[str, Any], facts: dict[str, Any], federation: str) -> dict[str, Any]:
-    """The invitation that a request answers to."""
+    """The invitation that a request answers."""
     name = facts["name"]
     invited: dict[str, Any] | None = open_ones.get(name)
     if invited is None:
-        raise ValueError(f"no invitation of {name} is open: none was written, or it was used; write one.")
+        raise ValueError(f"{name} has no open invitation: none was written, or it was used; write one.")
     if facts.get("federation") != federation or facts.get("client") != invited["client"]:
-        raise ValueError(f"the request of {name} is for another federation, or another client than it was invited as.")
+        raise ValueError(f"the request of {name} is for another federation or client number than its invitation.")
     if not secrets.compare_digest(proof_of(invited["token"], facts), str(facts.get("proof"))):
-        raise ValueError(f"the request of {name} does not come from the holder of its last invitation; send a new one.")
+        raise ValueError(f"the request of {name} does not match its last invitation; send a new one.")
     if time.time() > invited["expires"]:
         raise ValueError(f"the invitation of {name} has expired; `federation invite {name}` writes a new one.")
     if facts.get("app") != invited["app"]:
-        raise ValueError(f"{name} agreed to another app than it was invited to; send it a new invitation.")
-    if not isinstance(facts.get("identity"), str):
-        raise ValueError(f"the request of {name} holds no identity; it must be written by `federation join`.")
+        raise ValueError(f"{name} agreed to a different app than in its invitation; send it a new invitation.")
+    if not re.fullmatch("[0-9a-f]{64}", str(facts.get("identity"))):
+        raise ValueError(f"the request of {name} has no identity; it must be written by `federation join`.")
     return invited
 
 
 def _register(site: Site, name: str, public_key: str) -> int:
-    """Make a key known to Flower; its node id."""
-    from cryptography.hazmat.primitives import serialization
-
-    public = serialization.load_pem_public_key(public_key.encode())
-    path = site.folder / f"{name}.pub"
-    ssh = public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    write_whole(path, ssh + b"\n", private=True)
+    """Register a key with Flower; returns its node id."""
     try:
-        return int(flwr(site, "supernode", "register", str(path), CONNECTION, "--name", name)["node-id"])
+        with openssh_file(site.folder / f"{name}.pub", public_key) as path:
+            return int(flwr(site, "supernode", "register", str(path), CONNECTION, "--name", name)["node-id"])
     except FederationError as refused:
         if "already in use" not in str(refused):
             raise
         raise ValueError(
-            f"the key of {name} was registered before, and such a key is not taken twice; `federation invite {name}`, "
-            "and it will make a new one."
+            f"the key of {name} was registered before, and Flower does not accept a key twice; run `federation invite "
+            f"{name}`, and the member will create a new one."
         ) from refused
-    finally:
-        path.unlink()
 
 
 def expel(app: Path, name: str) -> dict[str, Any]:
-    """Take a member out now: its node is refused from this moment on."""
+    """Remove a member now: its node is rejected immediately."""
     site = server_site(app)
     with in_turn(site.folder):
         open_ones = _read_open(site)
-        if name in open_ones:  # what it was sent is void
+        if name in open_ones:  # its invitation becomes invalid
             _write_open(site, {other: entry for other, entry in open_ones.items() if other != name})
             if name not in {entry["name"] for entry in site.registry().values()}:
                 _journal(app).write("invitation withdrawn", member=name)
@@ -244,28 +273,40 @@ def _number_of(site: Site, name: str, public_key: str | None = None) -> int:
         if entry["name"] == name and public_key in (None, entry["public_key"]):
             return number
     known = ", ".join(entry["name"] for entry in site.registry().values()) or "nobody"
-    raise ValueError(f"{name} is no member with that key; members: {known}.")
+    raise ValueError(f"{name} is not a member with that key; members: {known}.")
 
 
 def _take_out(app: Path, site: Site, number: int, what: str) -> dict[str, Any]:
+    """Remove a member; after an interruption it may be repeated."""
     registry = site.registry()
     entry = registry.pop(number)
-    flwr(site, "supernode", "unregister", str(entry["node_id"]), CONNECTION)
-    site.write_registry(registry)
+    if entry["node_id"] is not None:  # None: the SuperLink's database was lost
+        _unregister(site, entry["node_id"])
+    # The registry comes last: while the member is in it, the command can be repeated.
     _journal(app).write(what, member=entry["name"], client=number, key=fingerprint(entry["public_key"]))
+    site.write_registry(registry)
     return {"what": what, "member": entry["name"], "client": number}
 
 
+def _unregister(site: Site, node: int) -> None:
+    """Remove a node from Flower's list, unless it is not there."""
+    try:
+        flwr(site, "supernode", "unregister", str(node), CONNECTION)
+    except FederationError as refused:
+        if "Node ID not found" not in str(refused):
+            raise
+
+
 def rotate(app: Path, key_file: Path | None, new_authority: bool) -> dict[str, Any]:
-    """A new server certificate, of the same authority or of a new one."""
+    """Issue a new server certificate, from the same authority or a new one."""
     site = server_site(app)
     if is_held(site.folder / "server"):
-        raise FederationError("a run is at work, and the server must start again; rotate when it has ended.")
+        raise FederationError("a run is in progress, and the server must restart; rotate after it has ended.")
     if new_authority:
         make_authority(site.certificates, site.names, keep=True)
     else:
         if ends_soon(site.certificates / AUTHORITY):
-            raise ValueError("the authority itself ends within 30 days; begin a new one: `rotate --new-authority`.")
+            raise ValueError("the authority itself expires within 30 days; create a new one: `rotate --new-authority`.")
         renew_server(site.certificates, site.names, key_file)
     until = valid_until(site.certificates / SERVER)
     _journal(app).write("certificate", until=until.isoformat(), new_authority=new_authority)
@@ -276,7 +317,7 @@ def rotate(app: Path, key_file: Path | None, new_authority: bool) -> dict[str, A
 
 
 def members(app: Path) -> list[dict[str, Any]]:
-    """Who is registered, and who is invited and has not been approved."""
+    """The registered members, and those invited but not yet approved."""
     site = Site.inside(app)
     found = [{"client": i, "member": e["name"], "state": "registered"} for i, e in site.registry().items()]
     known = {entry["member"] for entry in found}
@@ -289,16 +330,16 @@ def members(app: Path) -> list[dict[str, Any]]:
 
 
 def certificate_warnings(folder: Path) -> list[str]:
-    """What to say of certificates that end within 30 days."""
+    """Warnings for certificates that expire within 30 days."""
     found = []
     for file, remedy in ((SERVER, "`federation rotate`"), (AUTHORITY, "`federation rotate --new-authority`")):
         if (folder / file).exists() and ends_soon(folder / file):
-            found.append(f"{file} ends on {valid_until(folder / file).date()}: {remedy}")
+            found.append(f"{file} expires on {valid_until(folder / file).date()}: {remedy}")
     return found
 
 
 def changed_for(app: Path) -> list[str]:
-    """Names of members that agreed to another app than the one in the folder."""
+    """Names of members that agreed to a different app than the one in the folder."""
     registry = Site.inside(app).registry()
     if not any("app" in entry for entry in registry.values()):
         return []
@@ -311,7 +352,7 @@ def changed_for(app: Path) -> list[str]:
 def _needs_superlink(site: Site) -> None:
     if "superlink" not in processes.running(site):
         raise FederationError(
-            f"the server does not run; start it with: performative federation up --app {site.folder.parent}"
+            f"the server is not running; start it with: performative federation up --app {site.folder.parent}"
         )
 
 
@@ -320,9 +361,7 @@ def _journal(app: Path) -> Journal:
 
 
 def _read_open(site: Site) -> dict[str, Any]:
-    path = site.folder / "invitations.json"
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    return found
+    return read_json(site.folder / "invitations.json")
 
 
 def _write_open(site: Site, open_ones: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Which ports processes listen on, from /proc; so it needs Linux."""
+"""Ports that processes listen on, from /proc; so it needs Linux."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ _LISTENS = "0A"
 
 
 def listening(pids: Iterable[int]) -> list[tuple[int, str, int]]:
-    """(process, address, port) of every TCP socket that these processes listen on, in whichever network they are."""
+    """(process, address, port) of every TCP socket that these processes listen on, in any network namespace."""
     found = []
     for pid in pids:
         mine = _inodes(pid)
@@ -25,7 +25,7 @@ def listening(pids: Iterable[int]) -> list[tuple[int, str, int]]:
 
 
 def _inodes(pid: int) -> set[str]:
-    """The numbers of a process's sockets."""
+    """The inodes of a process's sockets."""
     found = set()
     with contextlib.suppress(OSError):
         for entry in os.scandir(f"/proc/{pid}/fd"):
@@ -37,7 +37,7 @@ def _inodes(pid: int) -> set[str]:
 
 
 def _readable(digits: str, family: int) -> str:
-    """An address from the kernel's words of 32 bits, in the machine's own order."""
+    """An address from the kernel's 32-bit words, in native byte order."""
     words = [digits[at : at + 8] for at in range(0, len(digits), 8)]
     raw = b"".join(int(word, 16).to_bytes(4, "little") for word in words)
     return socket.inet_ntop(family, raw)

@@ -1,8 +1,8 @@
-"""The server's side of secure aggregation: it adds masked vectors up and takes the masks off the sum.
+"""The server's side of secure aggregation: it sums masked vectors and removes the masks from the sum.
 
     sum of x over U3 = sum of y over U3 - sum over u of U3 PRG(b_u) -+ sum over v of U2 - U3, u of U3 PRG(s_vu)
 
-b_u of survivors and the masking keys of those who dropped out come from t shares each.
+b_u of survivors and the masking keys of dropouts are reconstructed from t shares each.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from performative.live.secure.shamir import SHARE, Joiner
 
 
 class Unrecoverable(ValueError):
-    """The sum of this round cannot be had. The message is the reason."""
+    """The sum of this round cannot be recovered. The message is the reason."""
 
 
 class Assembly:
@@ -30,11 +30,11 @@ class Assembly:
         self._total = np.zeros(session.length, np.uint64)
 
     def enough(self, group: int, what: str) -> None:
-        """Refuse to go on with fewer than the threshold."""
+        """Raise if there are fewer than the threshold."""
         if group < self.session.threshold:
             raise Unrecoverable(
-                f"secure aggregation: {what} of {group} clients came, and the sum of fewer than "
-                f"{self.session.threshold} is never seen"
+                f"secure aggregation: received {what} of {group} clients, and the sum of fewer than "
+                f"{self.session.threshold} is never revealed"
             )
 
     def sealed_for(self, client: int) -> dict[int, bytes]:
@@ -42,14 +42,14 @@ class Assembly:
         return {sender: shares[client] for sender, shares in self.sealed.items()}
 
     def add(self, client: int, masked: np.ndarray) -> None:
-        """A masked vector goes into the sum, and is not kept."""
+        """Add a masked vector to the sum; it is not kept."""
         if client in self.survivors or client not in self.sealed:
-            raise ValueError(f"client {client} has sent a vector already, or no shares")
+            raise ValueError(f"client {client} has already sent a vector, or sent no shares")
         self._total += masked
         self.survivors.add(client)
 
     def unmask(self, revealed: Mapping[int, Mapping[int, bytes]]) -> np.ndarray:
-        """The sum of what the survivors sent, from the shares that clients revealed; by holder, then owner."""
+        """The sum of the survivors' vectors, from the shares that clients revealed; by holder, then owner."""
         self.enough(len(revealed), "shares")
         holders = sorted(revealed)[: self.session.threshold]
         joiner, total = Joiner(holders), self._total.copy()
@@ -68,9 +68,9 @@ class Assembly:
         return total
 
     def _take_off_pairs(self, total: np.ndarray, gone: int, masking: bytes) -> None:
-        """The masks that survivors share with a client whose vector never came."""
+        """Remove the masks that survivors share with a client whose vector never arrived."""
         if keys.agreement_public(masking) != self.adverts[gone].masking:
-            raise Unrecoverable(f"secure aggregation: the shares of client {gone}'s key do not give its key")
+            raise Unrecoverable(f"secure aggregation: the shares of client {gone}'s key do not reconstruct its key")
         for other in sorted(self.survivors):
             key = pair_key(self.session, masking, gone, other, self.adverts[other].masking)
             add_mask(total, key, -1 if other < gone else 1)

@@ -1,7 +1,7 @@
-"""The server's steps over a transport: who answers each of them goes on to the next.
+"""The server's steps over a transport: clients that answer one continue to the next.
 
-The first step, in which clients train, may take half of a round's time, each of the others an equal part of what is
-left: whoever is silent for so long has dropped out.
+The first step, in which clients train, may take half of a round's time, each of the others an equal part of the rest:
+a client that is silent for that long has dropped out.
 """
 
 import dataclasses
@@ -13,6 +13,7 @@ import numpy as np
 from performative.live.gathering import Gathered, gather
 from performative.live.screen import Refused, Stale
 from performative.live.secure.assembly import Assembly, Unrecoverable
+from performative.live.secure.keys import is_agreement_key
 from performative.live.secure.participant import STEPS
 from performative.live.secure.ring import from_ring, weight_units
 from performative.live.secure.session import Session
@@ -20,9 +21,9 @@ from performative.live.secure.stages import pack_advert, pack_all, unpack, unpac
 from performative.live.transport import AbstractTransport
 from performative.live.wire import Malformed, decode, digest, encode
 
-# Of a round's time, what the first step may take.
+# The share of a round's time for the first step.
 _FIRST = 0.5
-# Room for keys and shares of one client, beside the vector.
+# Room for the keys and shares of one client, besides the vector.
 _HEAD = 1 << 20
 
 Take = Callable[[int, dict[str, Any], dict[str, np.ndarray]], Any]
@@ -30,8 +31,8 @@ Take = Callable[[int, dict[str, Any], dict[str, np.ndarray]], Any]
 
 @dataclasses.dataclass
 class Collected:
-    """What came of a round: the sum of weighted updates in float64 and who is in it; None and nobody where it was
-    refused, and `gathered.refusal` says why."""
+    """The result of a round: the sum of weighted updates in float64 and its clients; None and nobody if it failed, and
+    `gathered.refusal` says why."""
 
     gathered: Gathered
     total: np.ndarray | None
@@ -39,7 +40,7 @@ class Collected:
 
 
 class Collector:
-    """One session. `requests` are what clients are asked first, training included; `weights` what they were told."""
+    """One session. `requests` are the first requests, which include training; `weights` are sent to clients."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Collector:
         self.found = Gathered()
 
     def collect(self) -> Collected:
-        """All five steps, or as many as enough clients answer."""
+        """Run all five steps, or stop when too few clients answer."""
         assembly = self.assembly
         try:
             adverts = self._ask("keys", self.requests, self._take_keys)
@@ -85,7 +86,7 @@ class Collector:
         return Collected(self.found, total, survivors)
 
     def _ask(self, step: str, asked: Mapping[int, Any], take: Take) -> dict[int, Any]:
-        """What each client answered to a step; those who did not are written down. Fewer than t end the session."""
+        """Each client's answer to a step; missing ones are recorded. Fewer than t end the session."""
         requests = {
             client: about if isinstance(about, bytes) else encode(self._say(client, step) | about, {})
             for client, about in asked.items()
@@ -111,12 +112,12 @@ class Collector:
         return dict(found.heard)
 
     def _say(self, client: int, step: str) -> dict[str, Any]:
-        """The head of a request: as that of the first, without the model."""
+        """The header of a request: that of the first, without the model."""
         return self.about[client] | {"step": step}
 
     def _read(self, reply: bytes, client: int, step: str, mark: str, take: Take) -> tuple[Any, dict[str, Any]]:
         if not isinstance(reply, bytes) or len(reply) > 8 * self.session.length + _HEAD:
-            raise Refused("the answer holds no bytes, or more than an honest one")
+            raise Refused("the answer does not contain bytes, or more than an honest one")
         try:
             about, arrays = decode(reply)
             if about.get("run") == self.session.run and self._is_earlier(about, step):
@@ -138,13 +139,15 @@ class Collector:
     def _take_keys(self, client: int, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
         advert = unpack_advert(about["keys"])
         if advert.client != client or advert.weight != self.weights[client]:
-            raise Refused("its keys are another client's, or for another weight")
+            raise Refused("its keys belong to another client, or to another weight")
+        if not is_agreement_key(advert.sealing) or not is_agreement_key(advert.masking):
+            raise Refused("its keys are not valid keys")
         return advert
 
     def _take_shares(self, client: int, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
         shares = unpack_all(about["shares"])
         if shares.keys() != self.assembly.adverts.keys():
-            raise Refused("its shares are not for those who sent keys")
+            raise Refused("its shares are not for the clients that sent keys")
         return shares
 
     def _take_masked(self, client: int, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:

@@ -1,8 +1,10 @@
-"""The primitives, from `cryptography`: key agreement, derived keys, sealed messages, signatures. Keys are raw bytes."""
+"""Primitives from `cryptography`: key agreement, key derivation, sealed messages, signatures. Keys are raw bytes."""
 
 from typing import Any
 
 KEY = 32
+# Any private key: a weak public key yields no secret with one.
+_PROBE = bytes(range(KEY))
 
 
 def new_agreement_key() -> bytes:
@@ -19,11 +21,20 @@ def agreement_public(private: bytes) -> bytes:
 
 
 def agree(private: bytes, public: bytes, about: bytes) -> bytes:
-    """The key that two parties share and nobody else knows; another for each `about`. ValueError for a weak key."""
+    """The secret key shared by two parties; a different one for each `about`. Raises ValueError for a weak key."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
     shared = X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
     return derive(shared, about)
+
+
+def is_agreement_key(public: bytes) -> bool:
+    """Whether this is a public key with which a secret can be agreed on: of 32 bytes, and not one of the weak ones."""
+    try:
+        agree(_PROBE, public, b"")
+    except ValueError:
+        return False
+    return True
 
 
 def derive(secret: bytes, about: bytes) -> bytes:
@@ -35,12 +46,12 @@ def derive(secret: bytes, about: bytes) -> bytes:
 
 
 def seal(key: bytes, content: bytes, about: bytes) -> bytes:
-    """Encrypted and authenticated, together with what it is about. A key seals one message only: the nonce is 0."""
+    """Encrypt and authenticate, with `about` as associated data. A key seals only one message: the nonce is 0."""
     return _cipher(key).encrypt(bytes(12), content, about)
 
 
 def unseal(key: bytes, content: bytes, about: bytes) -> bytes:
-    """What `seal` was given; ValueError where a bit of it, or what it is about, has changed."""
+    """The content passed to `seal`; raises ValueError if a bit of it, or of `about`, has changed."""
     from cryptography.exceptions import InvalidTag
 
     try:

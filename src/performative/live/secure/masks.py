@@ -5,17 +5,17 @@ mask = AES-CTR(key, 0 0 0 ...) as little-endian integers,      added or subtract
 
 import numpy as np
 
-# Bytes made at a time: they are added while they are in the processor's cache.
+# Bytes generated at a time: they are added while they are in the processor's cache.
 _BLOCK = 1 << 18
 _ZEROS = bytes(_BLOCK)
 
 
 def add_mask(total: np.ndarray, key: bytes, sign: int) -> None:
-    """total += sign * mask(key), in place. A key serves for one vector only."""
+    """total += sign * mask(key), in place. A key may be used for only one vector."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
-    room = bytearray(_BLOCK + 15)  # OpenSSL wants a block to spare
+    room = bytearray(_BLOCK + 15)  # OpenSSL needs a spare block
     numbers = np.frombuffer(room, "<u8", _BLOCK // 8)
     change = np.add if sign > 0 else np.subtract
     for at in range(0, len(total), _BLOCK // 8):

@@ -2,10 +2,10 @@
 
     y_u = x_u + PRG(b_u) + sum over v of U2:  +PRG(s_uv) for u < v,  -PRG(s_uv) for u > v        (modulo 2^64)
 
-Five steps, each done once: keys, shares, masked vector, consent, shares revealed. Bonawitz et al. 2017, Figure 4 with
+Five steps, each done once: keys, shares, masked vector, consent, revealed shares. Bonawitz et al. 2017, Figure 4 with
 the signatures of the active setting: a client reveals shares only for a set U3 of survivors that at least t clients
-have signed, and of each client either a share of its seed b (it survived) or of its masking key (it did not), never
-both. With 2 t > K no two sets can be signed by t clients each as long as fewer than 2 t - K of them help the server.
+have signed, and for each client either a share of its seed b (it survived) or of its masking key (it did not), never
+both. With 2 t > K no two sets can be signed by t clients each if fewer than 2 t - K of them collude with the server.
 """
 
 import base64
@@ -26,7 +26,7 @@ STEPS = ("keys", "shares", "masked", "consent", "reveal")
 
 @dataclasses.dataclass
 class Participant:
-    """One client in one session. `done` is the last step that it took; all of it can be written down and read back."""
+    """One client in one session. `done` is the last completed step; the whole state can be saved and restored."""
 
     session: Session
     client: int
@@ -46,7 +46,7 @@ class Participant:
         return Advert(self.client, *public, self.weight).signed(self.session, identity)
 
     def share(self, adverts: Mapping[int, Advert], roster: Mapping[int, bytes]) -> dict[int, bytes]:
-        """Step 1: shares of masking key and seed, sealed for each of U1. `roster` holds everybody's identity."""
+        """Step 1: shares of masking key and seed, sealed for each of U1. `roster` contains everyone's identity."""
         self._step("shares")
         self._check_group(adverts.keys(), "keys")
         self._check_adverts(adverts, roster)
@@ -58,13 +58,13 @@ class Participant:
         }
 
     def mask(self, sealed: Mapping[int, bytes], values: np.ndarray) -> np.ndarray:
-        """Step 2: the masked vector. `sealed` holds what each of U2 sealed for this client."""
+        """Step 2: the masked vector. `sealed` contains what each of U2 sealed for this client."""
         self._step("masked")
         if values.shape != (self.session.length,) or values.dtype != np.uint64:
             raise ValueError(f"values must be {self.session.length} uint64; got {values.dtype}{list(values.shape)}.")
         self._check_group(sealed.keys(), "shares")
         if not sealed.keys() <= self.adverts.keys():
-            raise Breach("shares came of a client that sent no keys.")
+            raise Breach("received shares of a client that sent no keys.")
         self.sealed = dict(sealed)
         for other in sealed:
             self._opened(other)
@@ -76,67 +76,70 @@ class Participant:
         return total
 
     def consent(self, survivors: tuple[int, ...], identity: bytes) -> bytes:
-        """Step 3: a signature under U3, those whose masked vectors the server says it has."""
+        """Step 3: sign U3, the clients whose masked vectors the server claims to have."""
         self._step("consent")
         self._check_group(survivors, "vectors")
         if len(set(survivors)) != len(survivors) or not set(survivors) <= self.sealed.keys():
             raise Breach("the server names survivors that sent no shares, or one of them twice.")
         self.survivors = tuple(sorted(survivors))
-        return keys.sign(identity, survivors_statement(self.session, self.survivors))
+        return keys.sign(identity, survivors_statement(self.session, self.survivors, self.adverts))
 
     def reveal(self, consents: Mapping[int, bytes], roster: Mapping[int, bytes]) -> dict[int, bytes]:
-        """Step 4: for each of U2 one share: of the seed where it survived, of the masking key where it did not."""
+        """Step 4: one share for each of U2: of the seed if it survived, of the masking key otherwise."""
         self._step("reveal")
         self._check_group(consents.keys(), "signatures")
         if not consents.keys() <= set(self.survivors):
-            raise Breach("a client that did not survive has signed who did.")
-        statement = survivors_statement(self.session, self.survivors)
+            raise Breach("a client that did not survive has signed the list of survivors.")
+        statement = survivors_statement(self.session, self.survivors, self.adverts)
         for other, signature in consents.items():
             if other not in roster or not keys.is_signed(roster[other], signature, statement):
                 raise Breach(
-                    f"client {other} has not signed the survivors that this client was told: the server tells "
-                    "different clients different things, or forges signatures."
+                    f"client {other} has not signed the survivors sent to this client: the server sends different "
+                    "lists to different clients, or forges signatures."
                 )
         return {other: self._opened(other)[1 if other in self.survivors else 0] for other in sorted(self.sealed)}
 
     def _step(self, name: str) -> None:
-        """The steps come in order, each once: a second answer to another question would undo the masks."""
+        """Enforce that steps come once and in order: a second answer to a different request would reveal the masks."""
         step = STEPS.index(name)
         if step != self.done + 1:
             after = "nothing" if self.done < 0 else STEPS[self.done]
-            raise Breach(f"the step {name!r} was asked for after {after!r}: each comes once, in order.")
+            raise Breach(f"the step {name!r} was requested after {after!r}: each comes once, in order.")
         self.done = step
 
     def _check_group(self, group: Any, what: str) -> None:
-        """A sum over few would tell on them; more than K, and two sets could each be signed by t."""
+        """A sum of too few would expose them; with more than K, two sets could each be signed by t clients."""
         t, K = self.session.threshold, self.session.clients
         if self.client not in group:
-            raise Breach(f"the server leaves out this client's own {what}.")
+            raise Breach(f"the server omits this client's own {what}.")
         if not t <= len(group) <= K:
-            raise Breach(f"{what} of {len(group)} clients came; the sum of {t} to {K} may be seen.")
+            raise Breach(f"received {what} of {len(group)} clients; only the sum of {t} to {K} may be revealed.")
 
     def _check_adverts(self, adverts: Mapping[int, Advert], roster: Mapping[int, bytes]) -> None:
         for client, advert in adverts.items():
             if client not in roster:
                 raise Breach(f"client {client} is not on this client's roster.")
+            if not keys.is_agreement_key(advert.sealing) or not keys.is_agreement_key(advert.masking):
+                raise Breach(f"the keys of client {client} are not valid keys.")
             if advert.client != client or not keys.is_signed(
                 roster[client], advert.signature, advert.statement(self.session)
             ):
                 raise Breach(f"the keys of client {client} are not signed by it for this round.")
         mine = adverts[self.client]
         if (mine.sealing, mine.masking) != tuple(keys.agreement_public(k) for k in (self.sealing, self.masking)):
-            raise Breach("the server returns other keys than this client sent.")
-        if len({advert.masking for advert in adverts.values()}) < len(adverts):
-            raise Breach("two clients have the same keys.")
+            raise Breach("the server returned different keys than this client sent.")
+        for name in ("sealing", "masking"):
+            if len({getattr(advert, name) for advert in adverts.values()}) < len(adverts):
+                raise Breach("two clients have the same keys.")
         weights = [advert.weight for advert in adverts.values()]
         if not 0 < max(weights) <= self.session.weight_ratio * min(weights):
             raise Breach(
-                f"one client weighs {max(weights)} and another {min(weights)}; at most {self.session.weight_ratio:.6g} "
-                "times is allowed, since the sum would be one client's update."
+                f"client weights range from {min(weights)} to {max(weights)}; a ratio of at most "
+                f"{self.session.weight_ratio:.6g} is allowed, or the sum would be one client's update."
             )
 
     def _channel(self, sender: int, receiver: int) -> bytes:
-        """The key under which one client seals its shares for another; its own stay with it."""
+        """The key with which one client seals its shares for another; its own shares stay local."""
         about = self.session.about("shares", sender, receiver)
         other = receiver if sender == self.client else sender
         if other == self.client:
@@ -148,13 +151,13 @@ class Participant:
         try:
             both = keys.unseal(self._channel(sender, self.client), self.sealed[sender], b"")
         except ValueError:
-            raise Breach(f"the shares of client {sender} were altered, or are of another round.") from None
+            raise Breach(f"the shares of client {sender} were altered, or belong to another round.") from None
         if len(both) != 2 * shamir.SHARE:
             raise Breach(f"the shares of client {sender} have {len(both)} bytes.")
         return both[: shamir.SHARE], both[shamir.SHARE :]
 
     def to_bytes(self) -> bytes:
-        """All of it, secrets included."""
+        """The whole state, including secrets."""
         return json.dumps(_packed(dataclasses.asdict(self))).encode()
 
     @classmethod

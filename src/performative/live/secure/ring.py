@@ -1,22 +1,22 @@
-"""Updates as integers modulo 2^64, so that a masked sum is the plain sum to the bit.
+"""Updates as integers modulo 2^64, so a masked sum equals the plain sum exactly.
 
     x_u = round(c_u delta_u K / h),      sum_u x_u  mod 2^64,      total = (h / K) sum_u x_u
 
-c_u is the client's weight, K the most clients of a round, h the step of the result. Each of at most K clients rounds
-by at most half a unit of h / K, so that a total is off by at most h / 2 in each entry (and by the rounding of
-float64 arithmetic). Overflow: |x_u| <= (2^63 - 1) / K is checked by the client, so that no sum wraps around.
+c_u is the client's weight, K the maximum number of clients of a round, h the step of the result. Each of at most K
+clients rounds by at most half a unit of h / K, so a total is off by at most h / 2 in each entry (plus float64
+rounding). Overflow: the client checks |x_u| <= (2^63 - 1) / K, so no sum wraps around.
 """
 
 import numpy as np
 
-# What an int64 holds.
+# The largest int64.
 _LARGEST = (1 << 63) - 1
-# Weights are positive and of the order of 1; as integers they count in these units.
+# Weights are positive and of order 1; as integers they are in these units.
 WEIGHT_UNIT = 2.0**-40
 
 
 class TooLarge(ValueError):
-    """An update that the ring cannot hold."""
+    """An update that does not fit the ring."""
 
 
 def limit(clients: int) -> int:
@@ -25,7 +25,7 @@ def limit(clients: int) -> int:
 
 
 def to_ring(values: np.ndarray, weight: float, step: float, clients: int) -> np.ndarray:
-    """weight * values as integers modulo 2^64, with the weight behind them."""
+    """weight * values as integers modulo 2^64, followed by the weight."""
     # The largest float64 below the limit: the limit itself may round up.
     most = float(np.nextafter(float(limit(clients)), 0))
     if not 1 <= weight / WEIGHT_UNIT <= most:
@@ -34,7 +34,7 @@ def to_ring(values: np.ndarray, weight: float, step: float, clients: int) -> np.
         scaled = np.rint(np.asarray(values, np.float64) * (weight * clients / step))
     if not np.all(np.abs(scaled) <= most):
         largest = most * step / (weight * clients)
-        raise TooLarge(f"an entry of the update is not finite, or beyond the {largest:.3g} that fits the integers")
+        raise TooLarge(f"an entry of the update is not finite, or exceeds the integer range, {largest:.3g}")
     whole = np.append(scaled.astype(np.int64), weight_units(weight))
     return whole.view(np.uint64)
 

@@ -1,32 +1,34 @@
-"""What all messages of a round are bound to, and what a client says first."""
+"""What all messages of a round are bound to, and a client's first message."""
 
 import dataclasses
 import functools
 import hashlib
 import json
+from collections.abc import Mapping
 
 from performative.live.secure import keys
 from performative.live.telling import RequestRefused
 
 
 class Breach(RequestRefused):
-    """A message breaks the protocol: the client will not go on with it. Its text is about the message alone."""
+    """A message violates the protocol: the client does not continue. The error text concerns only the message."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """One aggregation, on which all who take part must agree.
+    """One aggregation, on which all participants must agree.
 
     Attributes:
         run, round: of the federation
-        model: fingerprint of what the server sent to train on. Clients that were sent different things, so that one's
-            update could be told from the others' in the sum, do not accept each other's keys
+        model: fingerprint of what the server sent to train on, the model and its version. Clients that were sent
+            different ones, so that one's update could be separated from the others' in the sum, do not accept each
+            other's keys
         length: numbers in a masked vector
-        threshold: t: fewest clients whose sum may be seen
-        clients: K: most clients that may take part
+        threshold: t: minimum number of clients whose sum may be revealed
+        clients: K: maximum number of participating clients
         step: h of `ring`
-        weight_ratio: most that one client may weigh in units of another: a sum of one heavy client and others that
-            weigh next to nothing would be that client's update
+        weight_ratio: maximum ratio of two clients' weights: a sum of one heavy client and others of almost no weight
+            would be that client's update
     """
 
     run: str
@@ -40,7 +42,7 @@ class Session:
 
     @functools.cached_property
     def name(self) -> bytes:
-        """32 bytes that stand for all of it: they go into every signature and every derived key."""
+        """A 32-byte digest of the session: part of every signature and every derived key."""
         text = json.dumps(["performative secure aggregation 1", dataclasses.asdict(self)], sort_keys=True)
         return hashlib.sha256(text.encode()).digest()
 
@@ -51,7 +53,7 @@ class Session:
 
 @dataclasses.dataclass(frozen=True)
 class Advert:
-    """A client's public keys of one round, signed by its identity: `sealing` for shares, `masking` for masks."""
+    """A client's public keys for one round, signed by its identity: `sealing` for shares, `masking` for masks."""
 
     client: int
     sealing: bytes
@@ -77,6 +79,10 @@ def seed_key(session: Session, seed: bytes, client: int) -> bytes:
     return keys.derive(seed, session.about("own mask", client))
 
 
-def survivors_statement(session: Session, survivors: tuple[int, ...]) -> bytes:
-    """What every client signs before it reveals anything: who is in the sum."""
-    return session.about("survivors", *survivors)
+def survivors_statement(session: Session, survivors: tuple[int, ...], adverts: Mapping[int, Advert]) -> bytes:
+    """What every client signs before it reveals anything: which clients are in the sum, by number and by keys.
+
+    Keys are new whenever a session is played, so a signature cannot be used again if a server repeats a round.
+    """
+    known = hashlib.sha256(b"".join(adverts[one].sealing + adverts[one].masking for one in survivors))
+    return session.about("survivors", *survivors) + known.digest()

@@ -1,4 +1,4 @@
-"""What a federation says about secure aggregation, and which parts it can serve."""
+"""A federation's settings of secure aggregation, and which parts support it."""
 
 import dataclasses
 import math
@@ -14,29 +14,29 @@ from performative.live.secure.session import Session
 from performative.problem import Problem
 from performative.record import Record
 
-# Rounding of float32 weights, as a part of them.
+# Relative rounding error of float32 weights.
 _ROUNDING = 1e-5
-# Noise that protects people is at least so many units of the integers: rounding to them is then lost in it.
+# Privacy noise must be at least this many integer units, so it dominates the rounding.
 _NOISE_UNITS = 1024
-# Of what is recorded, what is made of single answers.
+# Recorded quantities that need individual answers.
 UNSEEN = ("consensus", "world_metrics", "client_counts", "nonfinite_updates")
-# What `Record(clients=...)` may ask for: the server's own numbers.
+# What `Record(clients=...)` may request: the server's own numbers.
 _OWN_NUMBERS = ("weight", "steps")
 
 
 @dataclasses.dataclass(frozen=True)
 class Secure:
-    """Secure aggregation: the server learns the sum of a round's updates, and no single one.
+    """Secure aggregation: the server learns the sum of a round's updates, but no individual one.
 
     Attributes:
-        threshold: t: fewest clients whose sum may be seen, more than half of the K of a round; with fewer the round is
-            refused. None takes floor(2 K / 3) + 1, which holds against a server that lies as long as fewer than a third
-            of the clients help it
-        step: h: an entry of a round's sum is off by at most h / 2. An update fits as long as no entry of it, times the
-            client's weight, is above h 2^63 / K^2
-        weight_ratio: most that one client of a round may weigh in units of another: where one outweighs all others, the
-            sum is its update. None works it out from the problem's weights, times K where participation may draw a
-            client twice, times E where the aggregator evens out local steps
+        threshold: t: minimum number of clients whose sum may be revealed, more than half of the K of a round; with
+            fewer the round fails. None uses floor(2 K / 3) + 1, which protects against a dishonest server if fewer than
+            a third of the clients collude with it
+        step: h: an entry of a round's sum is off by at most h / 2. An update fits if no entry of it, times the client's
+            weight, exceeds h 2^63 / K^2
+        weight_ratio: maximum ratio of two clients' weights in a round: if one outweighs all others, the sum is its
+            update. None computes it from the problem's weights, times K if participation may draw a client twice, times
+            E if the aggregator normalizes local steps
     """
 
     references: ClassVar[tuple[str, ...]] = ("bonawitz2017practical", "shamir1979share")
@@ -82,7 +82,7 @@ def threshold_of(secure: Secure, algorithm: Algorithm, clients: int) -> int:
 def session_of(
     secure: Secure, problem: Problem, algorithm: Algorithm, run: str, round: int, model: str, entries: int
 ) -> Session:
-    """The session of a round, the same for the server and for every client: from their own files alone."""
+    """The session of a round, the same for the server and every client: computed only from their own files."""
     size = algorithm.participation.size(problem.clients)
     threshold = threshold_of(secure, algorithm, problem.clients)
     ratio = _weight_ratio(secure, problem, algorithm)
@@ -102,36 +102,36 @@ def _weight_ratio(secure: Secure, problem: Problem, algorithm: Algorithm) -> flo
 
 
 def check_secure(secure: Secure, problem: Problem, algorithm: Algorithm, record: Record) -> None:
-    """Refuse, by name, what needs more than the sum of updates."""
-    only = "secure aggregation shows the server their sum only"
+    """Reject parts that need more than the sum of updates."""
+    only = "secure aggregation reveals only their sum to the server"
     for part in chain(algorithm.aggregator, AbstractAggregator):
         if not declared(part, "needs_sums_only"):
             raise ValueError(
-                f"secure: the aggregator {type(part).__name__} needs single updates, and {only}; use Mean(), "
-                "or Nova and ServerOpt around it, or leave secure out."
+                f"secure: the aggregator {type(part).__name__} needs individual updates, and {only}; use Mean(), "
+                "or Nova and ServerOpt around it, or omit secure."
             )
     scheme = algorithm.participation
     for part in chain(scheme):
         if not declared(part, "ignores_data"):
             raise ValueError(
-                f"secure: {type(part).__name__} chooses by losses or updates of single clients, and {only}; use "
+                f"secure: {type(part).__name__} chooses by losses or updates of individual clients, and {only}; use "
                 "Full(), SchemeOne(k) or SchemeTwo(k)."
             )
     if scheme.live().first_k is not None:
         raise ValueError(
-            f"secure: with {type(scheme).__name__} weights follow from who answered first, and they must be agreed on "
-            "before; use SchemeTwo(k)."
+            f"secure: with {type(scheme).__name__} weights depend on who answers first, but they must be agreed on in "
+            "advance; use SchemeTwo(k)."
         )
     if not algorithm.sharing.is_one:
         raise ValueError(
-            f"secure: sharing={type(algorithm.sharing).__name__} weighs entries client by client; use "
+            f"secure: sharing={type(algorithm.sharing).__name__} weights entries separately for each client; use "
             "pf.sharing.OneModel()."
         )
     _check_record(record, only)
     weights = np.asarray(problem.client_weights, float)
     if weights.min() <= 0:
         raise ValueError(
-            f"secure: client {int(weights.argmin())} weighs 0, so it would hide nobody; leave it out of the problem."
+            f"secure: client {int(weights.argmin())} has weight 0, so it would hide nobody; remove it from the problem."
         )
     size = scheme.size(problem.clients)
     threshold_of(secure, algorithm, problem.clients)
@@ -140,8 +140,8 @@ def check_secure(secure: Secure, problem: Problem, algorithm: Algorithm, record:
         units = noise / math.sqrt(size) * weights.min() * size / secure.step
         if units < _NOISE_UNITS:
             raise ValueError(
-                f"secure: step={secure.step:g} is coarse beside the noise of {bound.owner}, which is {units:.3g} units "
-                f"of the integers for one client; use a step that is {_NOISE_UNITS / units:.3g} times finer."
+                f"secure: step={secure.step:g} is too coarse for the noise of {bound.owner}, which is {units:.3g} "
+                f"integer units for one client; use a step {_NOISE_UNITS / units:.3g} times finer."
             )
 
 
@@ -152,13 +152,13 @@ def _largest(bound: Bound) -> float:
 
 def _check_record(record: Record, only: str) -> None:
     if record.asks_losses:
-        raise ValueError(f"secure: record asks for clients' losses, and {only} (of updates); leave them out.")
+        raise ValueError(f"secure: record requests clients' losses, and {only} (of updates); remove them.")
     for name in record.clients:
         if name not in _OWN_NUMBERS:
             raise ValueError(
-                f"secure: record.clients has {name!r}, which is of single clients, and {only}; choose from "
+                f"secure: record.clients has {name!r}, which is per client, and {only}; choose from "
                 f"{', '.join(_OWN_NUMBERS)}."
             )
     for name, metric in record.metrics.items():
         if metric.unprotected:
-            raise ValueError(f"secure: the metric {name!r} may look at single updates, and {only}; leave it out.")
+            raise ValueError(f"secure: the metric {name!r} may use individual updates, and {only}; remove it.")

@@ -1,14 +1,14 @@
-"""Shamir's secret sharing: t of n shares give a secret back, t - 1 say nothing about it.
+"""Shamir's secret sharing: t of n shares reconstruct a secret, t - 1 reveal nothing about it.
 
     f(x) = s + a_1 x + ... + a_(t-1) x^(t-1)  mod P,      share of holder i: f(i + 1),      s = f(0)
 
-a_k are uniform modulo the prime P = 2^256 + 297, so that any 32 bytes are a secret. Shamir 1979.
+a_k are uniform modulo the prime P = 2^256 + 297, so any 32 bytes can be a secret. Shamir 1979.
 """
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 
-# The least prime above 2^256.
+# The smallest prime above 2^256.
 PRIME = (1 << 256) + 297
 SECRET = 32
 # A share may need the 257th bit.
@@ -34,7 +34,7 @@ def _value(polynomial: Sequence[int], x: int) -> int:
 
 
 class Joiner:
-    """Puts secrets together from the shares of the same holders; their coefficients are worked out once.
+    """Reconstruct secrets from the shares of the same holders; their coefficients are computed once.
 
     s = sum_i share_i l_i,      l_i = prod_(j != i) x_j / (x_j - x_i)  mod P
     """
@@ -44,7 +44,7 @@ class Joiner:
         self.coefficients = {holder: _lagrange(x, list(places.values())) for holder, x in places.items()}
 
     def join(self, shares: Mapping[int, bytes]) -> bytes:
-        """The secret. Shares that do not lie on one polynomial give another number, or ValueError."""
+        """The secret. Shares that do not lie on one polynomial yield another number, or raise ValueError."""
         total = sum(factor * int.from_bytes(shares[holder], "big") for holder, factor in self.coefficients.items())
         secret = total % PRIME
         if secret >> (8 * SECRET):

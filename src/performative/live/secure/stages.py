@@ -1,11 +1,12 @@
-"""A client's steps over a transport: one request a step, each answered once and with the same bytes ever after.
+"""A client's steps over a transport: one request per step, answered once; repeats get the same bytes.
 
-All that a session needs is on the client's disk before an answer leaves, so that a process that is killed, or one
-started anew for every message, goes on where the last one was. A request for a step that was answered before gets the
-same answer if it is the same, and a refusal if it is another.
+The session's state is on the client's disk before an answer is sent, so a process that was killed, or one started for
+every message, continues where the last one stopped. A repeated request for an answered step gets the same answer; a
+different one is refused.
 """
 
 import base64
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +33,7 @@ def pack(content: bytes) -> str:
 
 
 def unpack(text: Any) -> bytes:
-    """Bytes from a message; Malformed where it holds something else."""
+    """Bytes from a message; raises Malformed if it contains something else."""
     try:
         return base64.b64decode(text, validate=True)
     except (ValueError, TypeError) as error:
@@ -44,7 +45,7 @@ def pack_advert(advert: Advert) -> list[Any]:
 
 
 def unpack_advert(told: Any) -> Advert:
-    """A client's keys from a message; Malformed where they are none."""
+    """A client's keys from a message; raises Malformed if they are invalid."""
     if not isinstance(told, list) or len(told) != 5 or not isinstance(told[0], int) or not isinstance(told[3], float):
         raise Malformed("a client's keys cannot be read")
     return Advert(told[0], unpack(told[1]), unpack(told[2]), told[3], unpack(told[4]))
@@ -62,13 +63,14 @@ def unpack_all(told: Any) -> dict[int, bytes]:
 
 
 def entries_of(ready: Ready) -> int:
-    """How many numbers an update holds."""
+    """The number of entries of an update."""
     return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(ready.upload_like.delta))
 
 
 def model_of(request: bytes) -> str:
-    """A fingerprint of what a request gives to train on."""
-    return digest(encode({}, decode(request)[1]))
+    """A fingerprint of what a request sends to train on: the model, and the version that selects rows."""
+    about, arrays = decode(request)
+    return hashlib.sha256(encode({"version": about["version"]}, arrays)).hexdigest()
 
 
 class Stages:
@@ -78,48 +80,48 @@ class Stages:
         self.federation, self.client, self.folder = federation, client, folder
 
     def answer(self, ready: Ready, asked: dict[str, Any], request: bytes, train: Train) -> bytes:
-        """One step: a request in, an answer out.
+        """Answer the request of one step.
 
         Args:
-            asked: what the request says; run and round have been checked
-            train: does the round's work for a request, or returns what came of it the first time
+            asked: the header of the request; run and round have been checked
+            train: does the round's work for a request, or returns the result of the first time
         """
         name, mark = asked.get("step"), digest(request)
         if name not in STEPS:
-            raise Breach("this federation aggregates securely, and the request names no step of that.")
+            raise Breach("this federation uses secure aggregation, and the request names no step of it.")
         held = self._load(asked["run"], asked["round"])
         if held is not None and name in held.marks:
             if held.marks[name] == mark:
                 return held.replies[name]
-            raise Breach(f"the step {name!r} of round {asked['round']} was answered before, to another request.")
+            raise Breach(f"the step {name!r} of round {asked['round']} was already answered, for another request.")
         try:
             if name == "keys":
                 held = self._begin(ready, asked, model_of(request), train(request))
             if held is None:
-                raise Breach(f"the step {name!r} came before the client's keys were asked for.")
+                raise Breach(f"the step {name!r} came before the client's keys were requested.")
             about, arrays = self._take(ready, held, name, asked, train)
         except Malformed as error:
             raise Breach(f"the request cannot be read: {error}") from error
         about |= {"run": asked["run"], "round": asked["round"], "client": self.client, "request": mark, "step": name}
         held.marks[name], held.replies[name] = mark, encode(about, arrays)
-        self._save(held)  # before it leaves
+        self._save(held)  # before it is sent
         return held.replies[name]
 
     def _begin(self, ready: Ready, asked: dict[str, Any], model: str, trained: bytes) -> "_Held":
         weight = asked.get("weight")
         if not isinstance(weight, float):
-            raise Breach("the request says no weight.")
+            raise Breach("the request has no weight.")
         secure = self.federation.secure_settings
         assert secure is not None
         parts = self.federation.problem, self.federation.algorithm
         session = session_of(secure, *parts, asked["run"], asked["round"], model, entries_of(ready))
-        _whole(ready, session, weight, trained)  # refused now, while nobody counts on it
+        _whole(ready, session, weight, trained)  # fail now, while nobody depends on it
         return _Held(Participant(session, self.client, weight), trained, {}, {})
 
     def _take(
         self, ready: Ready, held: "_Held", name: str, asked: dict[str, Any], train: Train
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """The step itself: what is said, and the arrays that go with it."""
+        """Do the step: returns the header and its arrays."""
         person = held.participant
         if name == "keys":
             told = decode(held.trained)[0]
@@ -139,7 +141,7 @@ class Stages:
         return {"shares": pack_all(person.reveal(unpack_all(asked.get("signatures")), read_roster(self.folder)))}, {}
 
     def _load(self, run: str, round: int) -> "_Held | None":
-        """The session of a round, None where there is none, or one of another round."""
+        """The session of a round, None if there is none, or only one of another round."""
         path = self.folder / _FILE
         if not path.exists():
             return None
@@ -158,7 +160,7 @@ class Stages:
 
 
 class _Held:
-    """What a client keeps of a session: itself, what its work gave, and what was asked and answered so far."""
+    """A client's state of a session: the participant, the training result, and the requests and answers so far."""
 
     def __init__(self, participant: Participant, trained: bytes, marks: dict[str, str], replies: dict[str, bytes]):
         self.participant, self.trained, self.marks, self.replies = participant, trained, marks, replies

@@ -1,4 +1,4 @@
-"""A round's sum in the place of its updates: the weights that clients are told, and what the aggregator is given."""
+"""A round's sum instead of its updates: the weights sent to clients, and the input of the aggregator."""
 
 from typing import Any
 
@@ -17,13 +17,13 @@ from performative.live.secure.stages import entries_of, model_of
 from performative.live.transport import AbstractTransport
 from performative.types import Cohort, State, Theta, Upload
 
-# Weights of a cohort without some clients are the others' times one factor, up to rounding.
+# Removing clients from a cohort must scale the others' weights by one factor, up to rounding.
 _ROUNDING = 1e-4
 
 
 @eqx.filter_jit
 def sum_weights(setup: Setup, state: State, cohort: Cohort, upload: Upload) -> Any:
-    """c_k, by which updates enter the sum that the aggregator needs."""
+    """c_k, the weights of the updates in the sum that the aggregator needs."""
     rule = setup.algorithm.aggregator
     return rule.sum_weights(upload.to_aggregate(), cohort, setup.weights, state.server.aggregator)
 
@@ -37,7 +37,7 @@ def collect_sum(
     weights: dict[int, float],
     uploads: dict[int, Upload],
 ) -> tuple[Gathered, Theta | None]:
-    """Who is in the sum, with `uploads` that hold no update, and the sum of c_k delta_k; None where it is refused."""
+    """The clients in the sum, with `uploads` without updates, and the sum of c_k delta_k; None if it failed."""
     secure, ready, timeout = federation.secure_settings, federation.ready, float(federation.timeout)
     assert secure is not None
     model = model_of(next(iter(requests.values()))) if requests else ""
@@ -49,7 +49,7 @@ def collect_sum(
 
 
 def _shaped(ready: Ready, flat: np.ndarray) -> Any:
-    """The numbers of an update in its shapes, in float64."""
+    """A flat update in its original shapes, in float64."""
     leaves, structure = jax.tree.flatten(ready.upload_like.delta)
     cuts = np.cumsum([int(np.prod(leaf.shape)) for leaf in leaves])[:-1]
     parts = np.split(flat, cuts)
@@ -57,7 +57,7 @@ def _shaped(ready: Ready, flat: np.ndarray) -> Any:
 
 
 def left_factor(setup: Setup, state: State, cohort: Cohort, gone: np.ndarray, upload: Upload) -> float:
-    """By what the sum is multiplied where clients of the cohort are missing: their weight goes to the others."""
+    """The factor on the sum if clients of the cohort are missing: their weight goes to the others."""
     if not gone.any():
         return 1.0
     left = leave_out(cohort, jnp.asarray(gone))
@@ -65,5 +65,5 @@ def left_factor(setup: Setup, state: State, cohort: Cohort, gone: np.ndarray, up
     ratios = (after / np.where(before == 0, 1, before))[np.asarray(left.present)]
     if np.ptp(ratios) > _ROUNDING * np.max(ratios):
         name = type(setup.algorithm.aggregator).__name__
-        raise ValueError(f"{name}.sum_weights: clients left out change the others' weights by different factors.")
+        raise ValueError(f"{name}.sum_weights: removing clients changes the others' weights by different factors.")
     return float(ratios[0])

@@ -1,1 +1,1 @@
-"""A client's real people: where its model goes, and where its rows come from."""
+"""A client's real people: where its model is published, and where its rows come from."""

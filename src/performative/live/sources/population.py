@@ -1,4 +1,4 @@
-"""Real people as a population: `Live` publishes a model and waits for rows, `Observed` is what those rows are then."""
+"""Real people as a population: `Live` publishes a model and waits for rows, `Observed` holds those rows."""
 
 import dataclasses
 import math
@@ -25,7 +25,7 @@ from performative.types import Counts, Noise, Numbers, Sample, Theta, as_whole, 
 
 
 class TooFewRows(Sayable, RuntimeError):
-    """Not enough rows arrived under a version. `rows` holds those that did, and what was left out."""
+    """Not enough rows arrived under a version. `rows` contains those that did, and what was skipped."""
 
     sentence = "too few rows have arrived under this version"
 
@@ -35,24 +35,24 @@ class TooFewRows(Sayable, RuntimeError):
         reasons = "; ".join(f"{count} with {reason}" for reason, count in rows.skipped.items())
         super().__init__(
             f"{len(rows)} rows of version {rows.version} arrived within {waited:g} s, and minimum={minimum} are "
-            f"needed; {others} rows of other versions were there. From {rows.source or 'the reader'}"
-            f"{f', left out: {reasons}' if reasons else ', nothing was left out'}. "
-            "Give people more time (patience=), ask for fewer rows (minimum=), or see that the service scores with "
+            f"needed; there were {others} rows of other versions. From {rows.source or 'the reader'}"
+            f"{f', skipped: {reasons}' if reasons else ', nothing was skipped'}. "
+            "Wait longer (patience=), require fewer rows (minimum=), or make sure that the service scores with "
             f"version {rows.version} and writes it into each row."
         )
 
 
 @dataclasses.dataclass(frozen=True)
 class Live:
-    """One client's people: a model goes out to them, their answers come back.
+    """One client's people: a model is published to them, and their rows come back.
 
     Attributes:
         publisher: `Callback`, `ModelFile`, `Endpoint`, or anything with `publish(deployed)`
         reader: `Folder`, `Query`, `Function`, or anything with `read(version) -> Rows`
-        minimum: fewest rows to learn from
-        most: keep the last so many rows, None for all
+        minimum: minimum number of rows to learn from
+        most: keep only this many of the last rows, None for all
         patience: seconds to wait for `minimum` rows
-        poll: seconds between two looks
+        poll: seconds between reads
     """
 
     publisher: Publisher
@@ -71,22 +71,22 @@ class Live:
         for name, positive in (("patience", False), ("poll", True)):
             value = getattr(self, name)
             if not 0 <= value < math.inf or (positive and value == 0):
-                rule = "above 0" if positive else "from 0 on"
+                rule = "above 0" if positive else ">= 0"
                 raise ValueError(f"Live: {name} must be a finite number of seconds {rule}; got {value!r}.")
 
     def deploy(self, deployed: Deployed) -> None:
-        """Put the model into the world's hands. What is there already stays there."""
+        """Publish the model; a no-op if it is already published."""
         self.publisher.publish(deployed)
 
     def sample(self, version: int) -> Rows:
-        """What has arrived under exactly that version, as soon as there are `minimum` rows."""
+        """The rows that arrived under exactly that version, as soon as there are `minimum` of them."""
         version, start = check_version(version), time.monotonic()
         while True:
             rows = self.reader.read(version)
             if rows.version != version:
                 raise ValueError(
                     f"Live: {type(self.reader).__name__}.read({version}) returned rows of version {rows.version}; a "
-                    "reader must return rows of the version it was asked for."
+                    "reader must return rows of the requested version."
                 )
             if len(rows) >= self.minimum:
                 return rows.newest(self.most)
@@ -97,13 +97,13 @@ class Live:
 
 
 class Observed(AbstractRows[None]):
-    """Rows that have been observed already: whatever theta is, they stay as they are.
+    """Rows that have already been observed: they do not depend on theta.
 
         Z = z_ij,      j ~ Unif([m_i])
 
-    `x` [N, m, d] features, `y` [N, m] labels or None: samples are (x, y), or x alone. Clients with fewer than m rows
-    are padded and `count` [N] says how many are real. `classes` says that labels are 0 .. classes - 1. How people react
-    does not show within one deployment: only past models can tell (`Performative(window, term="score")`).
+    `x` [N, m, d] features, `y` [N, m] labels or None: samples are (x, y), or only x. Clients with fewer than m rows are
+    padded, and `count` [N] is the number of real rows. `classes` means that labels are 0 .. classes - 1. How people
+    react cannot be seen within one deployment: it takes past models (`Performative(window, term="score")`).
     """
 
     x: Numbers = per_client(table=True)
@@ -157,8 +157,8 @@ class Observed(AbstractRows[None]):
 def people_of(source: Any, deployed: Deployed, problem: Problem) -> AbstractPopulation:
     """The people who respond to a deployed model, as a population of one client.
 
-    A source may make them itself, `people(deployed, problem)`; one with `deploy(deployed)` and `sample(version)` alone,
-    as `Live`, is given the model and asked for the rows that arrived under it.
+    A source may create them itself with `people(deployed, problem)`; one with only `deploy(deployed)` and
+    `sample(version)`, such as `Live`, gets the model and is asked for the rows that arrived under it.
     """
     if hasattr(source, "people"):
         made: AbstractPopulation = source.people(deployed, problem)
@@ -168,24 +168,24 @@ def people_of(source: Any, deployed: Deployed, problem: Problem) -> AbstractPopu
 
 
 def deploy_to(source: Any, deployed: Deployed) -> None:
-    """Put a model into the hands of a source's people, where it has any that meet one."""
+    """Publish a model to a source's people, if the source supports it."""
     if hasattr(source, "deploy"):
         source.deploy(deployed)
 
 
 def observe(rows: Rows, capacity: int | None = None, classes: int | None = None) -> Observed:
-    """One client's rows as a population of one, padded so that few programs serve all sizes.
+    """One client's rows as a population of one, padded so that few compiled programs serve all sizes.
 
     Args:
-        capacity: rows to make room for, rounded up to a power of two; None for as many as there are
-        classes: labels are 0 .. classes - 1, kept as whole numbers; None for labels that are any numbers
+        capacity: number of rows to allocate, rounded up to a power of two; None for the number of rows
+        classes: labels are 0 .. classes - 1, kept as integers; None for arbitrary numeric labels
     """
     n = len(rows)
     capacity = n if capacity is None else capacity
     if n == 0:
-        raise ValueError(f"observe: rows holds no row of version {rows.version}; there is nothing to learn from.")
+        raise ValueError(f"observe: there are no rows of version {rows.version} to learn from.")
     if n > capacity:
-        raise ValueError(f"observe: {n} rows do not fit into capacity={capacity}; give more, or Live(most=...).")
+        raise ValueError(f"observe: {n} rows do not fit into capacity={capacity}; raise it, or use Live(most=...).")
     room = 1 << (capacity - 1).bit_length()
     x = np.zeros((1, room, rows.x.shape[1]))
     x[0, :n] = rows.x

@@ -1,7 +1,7 @@
-"""Where a deployed model goes: a function, a file or an HTTP endpoint.
+"""Where a deployed model is published: a function, a file or an HTTP endpoint.
 
-All publishers keep the same order: a version is published once, and none after a later one. To publish what is
-published already does nothing, so a client that was killed can simply try again.
+All publishers follow the same order: a version is published once, and never after a later one. Publishing a model
+again is a no-op, so a client that was killed can simply retry.
 """
 
 import dataclasses
@@ -21,57 +21,57 @@ from performative._base.files import write_whole
 from performative.live.sources.deployment import Deployed, VersionError
 from performative.live.telling import Sayable
 
-# Answers of a service that is busy or being restarted: asking again may help.
+# Status codes of a service that is busy or restarting: a retry may help.
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class PublishError(Sayable, RuntimeError):
-    """The model did not reach the world."""
+    """The model was not published."""
 
     sentence = "the model could not be published"
 
 
 @runtime_checkable
 class Publisher(Protocol):
-    """Puts a model into the world's hands."""
+    """Publish a model."""
 
     def publish(self, deployed: Deployed) -> None:
-        """Return once the model is there; raise where it is not."""
+        """Return once the model is published; raise if it is not."""
 
 
 class Record:
-    """The last version published, in memory or, where there is a path, in a file that outlives the process."""
+    """The last version published, in memory or, given a path, in a file that outlives the process."""
 
     def __init__(self, path: str | Path | None = None):
         self.path = None if path is None else Path(path)
         self._last: tuple[int, str] | None = None
 
     def is_new(self, deployed: Deployed) -> bool:
-        """Whether the model is still to be published; refuse a version that goes back or was another model's."""
+        """Whether the model is still to be published; raises if the version decreases or is taken."""
         last = self._last if self.path is None else _read(self.path)
         if last is None or deployed.version > last[0]:
             return True
         if deployed.version < last[0]:
             raise VersionError(
-                f"version {deployed.version} comes before version {last[0]}, which is published. To go back to an "
+                f"version {deployed.version} comes before version {last[0]}, which is published. To return to an "
                 f"earlier model, deploy it under a new version, {last[0] + 1} or later."
             )
         if deployed.fingerprint != last[1]:
             raise VersionError(
-                f"version {last[0]} is published with other parameters. Rows stamped {last[0]} would be of two models: "
+                f"version {last[0]} is published with other parameters. Rows stamped {last[0]} would mix two models: "
                 f"deploy this one under a new version, {last[0] + 1} or later."
             )
         return False
 
     def note(self, deployed: Deployed) -> None:
-        """The model has been published."""
+        """Record that the model has been published."""
         self._last = (deployed.version, deployed.fingerprint)
         if self.path is not None:
             _write(self.path, json.dumps(dict(zip(("version", "fingerprint"), self._last, strict=True))).encode())
 
 
 def _read(path: Path) -> tuple[int, str] | None:
-    """Version and fingerprint in a record or a model file, None where there is no file."""
+    """Version and fingerprint in a record or a model file, None if there is no file."""
     try:
         content = json.loads(path.read_bytes())
         return int(content["version"]), str(content["fingerprint"])
@@ -79,8 +79,8 @@ def _read(path: Path) -> tuple[int, str] | None:
         return None
     except (ValueError, TypeError, KeyError) as error:
         raise VersionError(
-            f"{path} does not say which version was published last; it is no file of ours. Move it away, or give "
-            "another path."
+            f"{path} does not record the last published version; it is not a file of this library. Move it away, or "
+            "give another path."
         ) from error
 
 
@@ -91,11 +91,11 @@ def _write(path: Path, content: bytes) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Callback:
-    """Hand the model to a function of yours.
+    """Pass the model to your own function.
 
     Attributes:
         function: function(deployed); the model counts as published once it returns
-        record: a file that remembers the last version when the process ends; None for memory only
+        record: a file that keeps the last version across processes; None for memory only
     """
 
     function: Callable[[Deployed], Any]
@@ -113,9 +113,9 @@ class Callback:
 
 @dataclasses.dataclass(frozen=True)
 class ModelFile:
-    """Write the model as JSON (see `Deployed.to_json`). A reader finds the old model or the new one, never a half.
+    """Write the model as JSON (see `Deployed.to_json`). A reader finds the old model or the new one, never half of one.
 
-    Earlier versions are not kept here: the server keeps them. The file itself says what was published last.
+    Earlier versions are not kept here: the server keeps them. The file itself records what was published last.
     """
 
     path: str | Path
@@ -126,7 +126,7 @@ class ModelFile:
 
 
 class _Refused(urllib.request.HTTPRedirectHandler):
-    """Redirects are not followed: the model would be left behind, and the token carried to another host."""
+    """Do not follow redirects: the model would be dropped, and the token sent to another host."""
 
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
         return None
@@ -134,17 +134,16 @@ class _Refused(urllib.request.HTTPRedirectHandler):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Endpoint:
-    """POST the model as JSON (see `Deployed.to_json`) to a service of yours; any answer 2xx means that it has it.
+    """POST the model as JSON (see `Deployed.to_json`) to your own service; any 2xx answer means success.
 
     Attributes:
-        url: http or https; a certificate must be valid (SSL_CERT_FILE names your own authority)
-        token: sent as `Authorization: Bearer ...`, never over plain http but to this machine; it is in no message
+        url: http or https; the certificate must be valid (SSL_CERT_FILE names your own authority)
+        token: sent as `Authorization: Bearer ...`, over plain http only to this machine; never in an error message
         timeout: seconds that an attempt waits for the service
-        retries: further attempts where it is unreachable, busy or failing, after pause, 2 pause, 4 pause, ... seconds
-        record: a file that remembers the last version when the process ends; None for memory only
+        retries: retries if it is unreachable, busy or failing, after pause, 2 pause, 4 pause, ... seconds
+        record: a file that keeps the last version across processes; None for memory only
 
-    An answer can be lost on its way, so the service may see a version twice. The header `Idempotency-Key` is then the
-    same.
+    An answer can be lost in transit, so the service may see a version twice, with the same `Idempotency-Key` header.
     """
 
     url: str
@@ -160,7 +159,7 @@ class Endpoint:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"Endpoint: url must begin with http:// or https:// and a host; got {parts.scheme!r}.")
         if parts.username is not None or parts.password is not None:
-            raise ValueError("Endpoint: url must not hold a user or a password; give token=.")
+            raise ValueError("Endpoint: url must not contain a user or a password; use token=.")
         if not all("!" <= c <= "~" for c in self.url):
             raise ValueError(f"Endpoint: url must be printable ASCII without spaces; percent-encode {self.address}.")
         if self.token is not None and not (self.token and all("!" <= c <= "~" for c in self.token)):
@@ -178,7 +177,7 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """The url without its query, which may hold a secret."""
+        """The url without its query, which may contain a secret."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
@@ -194,7 +193,7 @@ class Endpoint:
         }
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
-        # A proxy named by the environment would see a model and a token that are for this machine alone.
+        # A proxy set in the environment would see a model and a token meant only for this machine.
         here = _is_here(urlsplit(self.url).hostname or "")
         ways = (_Refused, urllib.request.ProxyHandler({})) if here else (_Refused,)
         opener, content = urllib.request.build_opener(*ways), deployed.to_json()

@@ -1,8 +1,8 @@
-"""Where rows come from: a folder of files, a database, or a function of yours.
+"""Where rows come from: a folder of files, a database, or your own function.
 
-Every row carries the version of the model that it was made under. Rows of another version are counted and never
-returned; a row without a version is refused. Cells are never filled: a row without a finite number in every feature and
-in the label is skipped and counted.
+Every row has the version of the model under which it was recorded. Rows of another version are counted and never
+returned; a row without a version raises an error. Cells are never imputed: a row without a finite number in every
+feature and in the label is skipped and counted.
 """
 
 import csv
@@ -20,22 +20,22 @@ from typing import Any, Protocol, runtime_checkable
 from performative.live.sources.rows import UNFINISHED, Names, Part, Rows, RowsError, Unreadable, gather, sort_out
 
 KINDS = (".csv", ".parquet")
-# Clocks of file systems tick in steps of up to 2 s. A file that was read so soon after a change may change again
-# without a new time, so it is read once more.
+# File system timestamps have a resolution of up to 2 s. A file read that soon after a change may change again without a
+# new timestamp, so it is read once more.
 _TICK_NS = 2 * 10**9
 
 
 @runtime_checkable
 class Reader(Protocol):
-    """Finds what arrived under a version."""
+    """Find the rows that arrived under a version."""
 
     def read(self, version: int) -> Rows:
-        """All rows of that version which are there now; the same rows come in the same order."""
+        """All current rows of that version; the same rows come in the same order."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Seen:
-    """A file as it was when it was last read, with its rows of one version."""
+    """The state of a file when it was last read, with its rows of one version."""
 
     stamp: tuple[int, ...]
     version: int
@@ -48,17 +48,17 @@ class Folder:
     """CSV (commas, UTF-8, a header) and Parquet files in a folder and its subfolders.
 
     Attributes:
-        features, label: columns of numbers, in the order of theta; without a label, samples are features alone
+        features, label: numeric columns, in the order of theta; without a label, samples are only features
         version: column of the model's version
         pattern: names of the files to read, such as "decisions-*.csv"; None for all CSV and Parquet files
-        order_by: column of numbers, times, or text such as ISO dates that rows are sorted by
+        order_by: column of numbers, times, or text such as ISO dates to sort rows by
 
-    Order: by `order_by`; rows that are equal in it, or all without it, by the file's path and then as in the file.
-    Names that sort by age (dates, numbers with leading zeros) then put new rows last.
+    Order: by `order_by`; ties, or all rows without it, by the file's path and then as in the file. Names that sort by
+    age (dates, numbers with leading zeros) then put new rows last.
 
-    Files may grow, change and go. Left alone are files and folders whose names begin with "." or "_", other endings
-    (.part, .tmp), a Parquet file without its end, and a CSV line until its line break is there. Only files that have
-    changed are read again, and only rows of the version asked for last are kept in memory.
+    Files may grow, change and disappear. Ignored are files and folders whose names begin with "." or "_", other
+    suffixes (.part, .tmp), a Parquet file without its footer, and a CSV line until its line break is written. Only
+    files that have changed are read again, and only rows of the last requested version are kept in memory.
     """
 
     path: str | Path
@@ -77,12 +77,12 @@ class Folder:
     def read(self, version: int) -> Rows:
         folder = Path(self.path)
         if not folder.is_dir():
-            raise Unreadable(f"Folder: {folder} is no folder; create it, or correct path=.")
+            raise Unreadable(f"Folder: {folder} is not a folder; create it, or correct path=.")
         seen = {}
         for name in self._files(folder):
             try:
                 seen[name] = self._look(name, folder / name, version)
-            except FileNotFoundError:  # it has gone since it was listed
+            except FileNotFoundError:  # it disappeared after it was listed
                 continue
         self._seen.clear()
         self._seen.update(seen)
@@ -98,7 +98,7 @@ class Folder:
                     yield (Path(here) / name).relative_to(folder).as_posix()
 
     def _look(self, name: str, path: Path, version: int) -> _Seen:
-        stat, now = path.stat(), time.time_ns()  # before reading: what is written while we read changes them
+        stat, now = path.stat(), time.time_ns()  # before reading: writes during the read change them
         stamp = (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
         settled = now - stat.st_mtime_ns > _TICK_NS
         known = self._seen.get(name)
@@ -120,9 +120,9 @@ Table = Mapping[str, Any]
 
 
 def _read_csv(path: Path, names: Names) -> tuple[Table, int]:
-    """The columns of a CSV file as text, and whether (0 or 1) there is a last line that has not ended.
+    """The columns of a CSV file as text, and whether (0 or 1) the last line is unfinished.
 
-    A line counts once its line break is there: before, its last number may be half written.
+    A line counts once its line break is written: before that, its last number may be incomplete.
     """
     import pyarrow as pa
     import pyarrow.csv as pc
@@ -152,7 +152,7 @@ def _read_csv(path: Path, names: Names) -> tuple[Table, int]:
 
 
 def _read_parquet(path: Path, names: Names) -> tuple[Table, int]:
-    """The columns of a Parquet file; none, and 1, where its end has not been written yet."""
+    """The columns of a Parquet file; none, and 1, if its footer has not been written yet."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -175,9 +175,9 @@ class Query:
     """A query to a database, through SQLAlchemy (`pip install "performative[flower]"` and the database's driver).
 
     Attributes:
-        url: as SQLAlchemy writes it, such as "postgresql+psycopg://..."; never printed
-        sql: a SELECT that asks for `:version`, says ORDER BY something that no two rows share, and returns the columns
-            named here, the version's among them; whatever it would write is refused (SQLite) or rolled back
+        url: a SQLAlchemy URL, such as "postgresql+psycopg://..."; never printed
+        sql: a SELECT that filters by `:version`, has an ORDER BY on something unique, and returns the columns named
+            here, including the version; any write is rejected (SQLite) or rolled back
     """
 
     url: str = dataclasses.field(repr=False)
@@ -189,15 +189,15 @@ class Query:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_names", Names.of("Query", self.features, self.label, self.version))
-        # `::version` is a cast of PostgreSQL's.
+        # `::version` is a PostgreSQL cast.
         if not re.search(r"(?<![:\w\\]):version\b", self.sql):
             raise ValueError(
-                f"Query: sql must ask for the version that is wanted, as in WHERE {self.version} = :version; got "
+                f"Query: sql must filter by the requested version, as in WHERE {self.version} = :version; got "
                 f"{self.sql!r}."
             )
         if not re.search(r"\border\s+by\b", self.sql, re.IGNORECASE):
             raise ValueError(
-                f"Query: sql must say ORDER BY: a database may return rows in any order. Got {self.sql!r}."
+                f"Query: sql must have an ORDER BY, since a database may return rows in any order; got {self.sql!r}."
             )
 
     def read(self, version: int) -> Rows:
@@ -209,7 +209,7 @@ class Query:
             engine = sqlalchemy.create_engine(self.url, poolclass=sqlalchemy.NullPool)
             with engine.connect() as connection:
                 if engine.dialect.name == "sqlite":
-                    # Python's driver opens a transaction before some statements only, so not all would be rolled back.
+                    # Python's driver opens a transaction only before some statements, so not all would be rolled back.
                     connection.exec_driver_sql("PRAGMA query_only = ON")
                 result = connection.execute(sqlalchemy.text(self.sql), {"version": version})
                 there, records = list(result.keys()), result.all()
@@ -222,9 +222,9 @@ class Query:
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """A function of yours: function(version) returns a table, whose rows stay in the order that they come in.
+    """Your own function: function(version) returns a table, whose rows keep their order.
 
-    A table is a pandas DataFrame, a dict of columns, or a list of dicts, one a row. Each row carries its version.
+    A table is a pandas DataFrame, a dict of columns, or a list of dicts, one per row. Each row has its version.
     """
 
     function: Callable[[int], Any]

@@ -1,4 +1,4 @@
-"""Rows that people brought about under a deployed model: which ones count, which are left out and why."""
+"""Rows recorded under a deployed model: which ones count, which are skipped and why."""
 
 import dataclasses
 from collections import Counter
@@ -12,7 +12,7 @@ from performative.live.sources.deployment import LAST_VERSION
 from performative.live.telling import Sayable
 
 OLDER, NEWER = "an older version", "a newer version"
-UNFINISHED = "a file or line that is not finished"
+UNFINISHED = "an unfinished file or line"
 
 
 class RowsError(Sayable, ValueError):
@@ -22,15 +22,15 @@ class RowsError(Sayable, ValueError):
 
 
 class NoVersion(RowsError):
-    """A row that does not say under which model it was made."""
+    """A row without the version of its model."""
 
-    sentence = "rows do not say the version of the model that they were made under"
+    sentence = "rows lack the version of the model under which they were recorded"
 
 
 class NoColumn(RowsError):
     """A table that lacks a column, or has it twice."""
 
-    sentence = "a column is missing from the client's table, or stands there twice"
+    sentence = "a column is missing from the client's table, or occurs twice"
 
 
 class Unreadable(RowsError):
@@ -41,12 +41,12 @@ class Unreadable(RowsError):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rows:
-    """What arrived under one version, in order.
+    """The rows that arrived under one version, in order.
 
     Attributes:
         x: [n, d] features, finite
-        y: [n] labels, finite; None where there are none
-        skipped: rows that were there and are not in x, by reason; each row counts once
+        y: [n] labels, finite; None if there are none
+        skipped: number of rows not in x, by reason; each row counts once
         source: where they come from, in words
     """
 
@@ -68,7 +68,7 @@ class Rows:
 
 @dataclasses.dataclass(frozen=True)
 class Names:
-    """Which columns of a table are read. `order` names the column to sort by, None where rows stay as they come."""
+    """The columns of a table to read. `order` is the column to sort by, None to keep the order of the rows."""
 
     features: tuple[str, ...]
     label: str | None
@@ -83,7 +83,7 @@ class Names:
         names = [*features, version, *(name for name in (label, order) if name is not None)]
         if not all(isinstance(name, str) and name for name in names):
             raise ValueError(f"{owner}: features, label, version and order_by must be names of columns; got {names}.")
-        # The order may well be that of a feature; what the model sees must be columns of their own.
+        # The order may be that of a feature; the columns that the model sees must be distinct.
         seen = [*features, version, *(() if label is None else (label,))]
         twice = [name for name, count in Counter(seen).items() if count > 1]
         if twice:
@@ -92,7 +92,7 @@ class Names:
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """Columns that must hold a finite number: features, then the label."""
+        """Columns that must contain finite numbers: features, then the label."""
         return self.features if self.label is None else (*self.features, self.label)
 
     @property
@@ -102,14 +102,14 @@ class Names:
         return tuple(dict.fromkeys((*self.numbers, *more)))
 
     def check(self, there: Sequence[str], where: str) -> None:
-        """Refuse a table that lacks one of the columns, or has it twice."""
+        """Reject a table that lacks one of the columns, or has it twice."""
         missing = [name for name in self.columns if name not in there]
         if missing:
             kind = NoVersion if missing == [self.version] else NoColumn
             raise kind(
                 f"{where}: there is no column {', '.join(map(repr, missing))}; the columns are "
-                f"{', '.join(map(repr, there)) or 'none'}. Every row must carry features"
-                f"{'' if self.label is None else ', label'} and the version of the model that it was made under."
+                f"{', '.join(map(repr, there)) or 'none'}. Every row must have features"
+                f"{'' if self.label is None else ', label'} and the version of the model under which it was recorded."
             )
         twice = [name for name in self.columns if list(there).count(name) > 1]
         if twice:
@@ -118,9 +118,9 @@ class Names:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Part:
-    """The rows of one table under the wanted version, [n, features and label]; of other versions, how many there are.
+    """The rows of one table with the wanted version, [n, features and label], and the row counts of all versions.
 
-    `order` holds what the rows are sorted by, None where they stay as they are.
+    `order` contains the sort keys, None to keep the order of the rows.
     """
 
     values: np.ndarray
@@ -130,11 +130,11 @@ class Part:
 
 
 def sort_out(table: Any, names: Names, wanted: int, where: str) -> Part:
-    """The rows of a table (a mapping or a data frame, column by name) that were made under the wanted version."""
+    """The rows of a table (a mapping or a data frame, column by name) recorded under the wanted version."""
     columns = {name: as_column(table[name]) for name in names.columns}
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        raise RowsError(f"{where}: columns must have one length; got {lengths}.")
+        raise RowsError(f"{where}: columns must have equal lengths; got {lengths}.")
     versions = _versions(columns[names.version], names.version, where)
     mine = versions == wanted
     values = np.stack([as_floats(columns[name][mine]) for name in names.numbers], axis=1)
@@ -154,14 +154,14 @@ def sort_out(table: Any, names: Names, wanted: int, where: str) -> Part:
 
 
 def gather(parts: Sequence[Part], names: Names, version: int, source: str) -> Rows:
-    """One after the other, sorted where there is an order; rows that are equal in it keep their places."""
+    """Concatenate the parts, sorted if there is an order; the sort is stable."""
     values = np.concatenate([np.empty((0, len(names.numbers))), *(part.values for part in parts)])
     orders = [part.order for part in parts if part.order is not None and len(part.order)]
     if orders:
         if len({order.dtype.kind for order in orders}) > 1:
             raise RowsError(
-                f"{source}: column {names.order!r} holds numbers, dates and text in different files, which have no "
-                "common order; write it the same way in all."
+                f"{source}: column {names.order!r} has numbers, dates and text in different files, which "
+                "have no common order; use the same type in all."
             )
         values = values[np.argsort(np.concatenate(orders), kind="stable")]
     skipped: Counter[str] = sum((part.skipped for part in parts), Counter())
@@ -173,7 +173,7 @@ def gather(parts: Sequence[Part], names: Names, version: int, source: str) -> Ro
 
 
 def as_column(values: Any) -> np.ndarray:
-    """A list, or a column of NumPy, pandas or Arrow, as an array with one axis; lists are not guessed about."""
+    """A list, or a column of NumPy, pandas or Arrow, as an array with one axis; lists become object arrays."""
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
     if isinstance(values, np.ndarray) and values.ndim == 1:
@@ -185,7 +185,7 @@ def as_column(values: Any) -> np.ndarray:
 
 
 def as_floats(column: np.ndarray) -> np.ndarray:
-    """float64, exact for text too; NaN for cells that are no number."""
+    """float64, also exact for text; NaN for cells that are not numbers."""
     if column.dtype.kind in "buif":
         return column.astype(np.float64)
     if column.dtype.kind in "Mmc":
@@ -204,21 +204,21 @@ def _float(cell: Any) -> float:
 
 
 def _versions(column: np.ndarray, name: str, where: str) -> np.ndarray:
-    """Whole numbers; a row that does not say its version cannot be told from an older model's, so it is refused."""
+    """Integers; a row without a version cannot be distinguished from an older model's, so it raises an error."""
     numbers = as_floats(column)
     good = (numbers >= 0) & (numbers <= LAST_VERSION) & (numbers == np.floor(numbers))
     if not np.all(good):
         at, bad = int(np.argmin(good)), int(np.sum(~good))
         raise NoVersion(
-            f"{where}: row {at + 1} says {str(column[at])!r} in column {name!r}, and {bad} of {len(good)} rows have no "
-            "version. It must be the whole number that the model was deployed under: let the scoring service write it "
-            "into every row, and take those rows out."
+            f"{where}: row {at + 1} has {str(column[at])!r} in column {name!r}, and {bad} of {len(good)} rows have no "
+            "version. It must be the integer version under which the model was deployed: make the scoring service "
+            "write it into every row, and remove those rows."
         )
     return numbers.astype(np.int64)
 
 
 def _order(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What to sort by, and where there is something: times (int64), numbers (float64), or else text."""
+    """The sort keys, and where they exist: times (int64), numbers (float64), or otherwise text."""
     if column.dtype.kind == "M":
         return column.astype("datetime64[ns]").astype(np.int64), ~np.isnat(column)
     numbers = as_floats(column)

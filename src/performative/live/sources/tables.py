@@ -1,4 +1,4 @@
-"""A client's own table as a source: rows that do not react, or that react as the problem's population says."""
+"""A client's own table as a source: rows that do not react, or that react like the problem's population."""
 
 import dataclasses
 import os
@@ -18,7 +18,7 @@ from performative.tables.members import MemberTables, TableRefused
 
 @dataclasses.dataclass(frozen=True)
 class TableSource:
-    """source(client) for a [data]; `folder` is where relative paths begin on this machine."""
+    """source(client) for a [data]; `folder` is the base of relative paths on this machine."""
 
     tables: MemberTables
     folder: Path
@@ -32,7 +32,7 @@ class TableSource:
 
 
 class ClientTable:
-    """One client's table. It is opened when the client is asked, and read again only where the file has changed."""
+    """One client's table. It is opened when the client is asked, and read again only if the file has changed."""
 
     def __init__(self, tables: MemberTables, folder: Path, client: int):
         self.tables, self.folder, self.client = tables, folder, client
@@ -40,16 +40,16 @@ class ClientTable:
         self._rows: tuple[np.ndarray, np.ndarray] | None = None
 
     def people(self, deployed: Deployed, problem: Problem) -> AbstractPopulation:
-        """The client's rows as a population of one; the problem's own rows stand for them."""
+        """The client's rows as a population of one; they replace the problem's placeholder rows."""
         try:
             x, y = self._read()
             people = fill_one(problem.population, self.client, x, y)
-            dataclasses.replace(problem, population=people, weights=None)  # the loss looks at the labels
+            dataclasses.replace(problem, population=people, weights=None)  # the loss checks the labels
             return people
         except TableRefused as error:
             raise TableFailed(error.sentence, str(error)) from error
         except ValueError as error:
-            raise TableFailed("the client's rows do not suit the loss, or the population", str(error)) from error
+            raise TableFailed("the client's rows do not fit the loss or the population", str(error)) from error
 
     def _read(self) -> tuple[np.ndarray, np.ndarray]:
         path = self.folder / self.tables.file_name(self.client)
@@ -63,7 +63,7 @@ class ClientTable:
 
 
 def open_source(source: Callable[[int], Any] | None, client: int, data: str | os.PathLike[str] | None = None) -> Any:
-    """A client's source, None where the problem's population makes the data. `data`: its folder of tables."""
+    """A client's source, None if the problem's population generates the data. `data`: its folder of tables."""
     if source is None:
         return None
     return source.inside(data)(client) if data is not None and isinstance(source, TableSource) else source(client)

@@ -1,4 +1,4 @@
-"""The app that Flower carries: what is learnt, where rows come from, and who may stop a model."""
+"""The app that Flower runs: what is learned, where rows come from, and which models may be deployed."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from performative.live.flower import client_app, server_app
 
 
 def before_deploy(theta, report):
-    """Called on the server with every new model. Return False, or a reason, and it is not deployed."""
+    """Called on the server with every new model. Return False, or a reason, to reject it."""
     return True
 
 

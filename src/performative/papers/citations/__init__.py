@@ -1,4 +1,4 @@
-"""The works behind what was used, as BibTeX."""
+"""BibTeX for the works behind what you used."""
 
 from performative.papers.citations.citing import cite
 

@@ -14,21 +14,21 @@ from performative.history import History
 from performative.papers.citations.bibliography import WORKS
 from performative.sweep import Sweep
 
-# (name, keys); the keys are None for a part of somebody else's.
+# (name, keys); keys is None for a third-party part.
 Found = tuple[str, tuple[str, ...] | None]
 
 
 def cite(*things: object) -> str:
-    """BibTeX of the works behind what was used, and of this package; each work once.
+    """Return BibTeX for the works behind what you used and for this package, each work once.
 
     Args:
-        things: algorithms, problems, parts (a wrapper counts with what it holds), pf.Privacy, histories, sweeps,
-            recipes and other functions, or names: pf.cite("p_fedavg"), pf.cite(problem, algorithm), pf.cite(history). A
-            name or a function stands for itself; the algorithm that a recipe makes adds the works of its parts.
+        things: algorithms, problems, parts (a wrapper includes what it wraps), pf.Privacy, histories, sweeps, recipes
+            and other functions, or names: pf.cite("p_fedavg"), pf.cite(problem, algorithm), pf.cite(history). A name or
+            a function cites only itself; the algorithm that a recipe returns also cites its parts.
 
-    A history knows its algorithm, not its problem. A part of your own says what it rests on in `references`, by keys of
-    ours or by BibTeX entries of yours; a comment at the end names those that do not, so that none is forgotten. What a
-    work is cited for stands in the docstring of the part.
+    A history knows its algorithm but not its problem. A custom part lists its sources in `references`, as our keys or
+    as your own BibTeX entries; a comment at the end lists the parts without references. The docstring of a part says
+    what each work is cited for.
     """
     keys: set[str] = set()
     unknown: set[str] = set()
@@ -40,7 +40,7 @@ def cite(*things: object) -> str:
     entries = [_software(), *(entry for key, entry in WORKS.items() if key in keys)]
     entries += sorted(key.strip() for key in keys - set(WORKS) if key.lstrip().startswith("@"))
     if unknown:
-        entries.append(f"% Not from this package, so please look for their sources: {', '.join(sorted(unknown))}")
+        entries.append(f"% Not from this package; please look up their sources: {', '.join(sorted(unknown))}")
     return "\n\n".join(entries) + "\n"
 
 
@@ -62,12 +62,12 @@ def _works_of(thing: object) -> Iterator[Found]:
     else:
         raise TypeError(
             "cite() takes algorithms, problems, parts, histories, recipes and names of such; "
-            f"got {type(thing).__name__}. Hand several in one by one: cite(problem, algorithm)."
+            f"got {type(thing).__name__}. Pass several as separate arguments: cite(problem, algorithm)."
         )
 
 
 def _references(thing: Any, settings: Mapping[str, Any] | None = None) -> tuple[str, ...] | None:
-    """What a class or a function says itself, not what its base class does: None where it says nothing."""
+    """References declared by a class or function itself, not inherited; None if it declares none."""
     told = vars(thing)
     if "references" not in told:
         return () if is_ours(thing) else None
@@ -76,7 +76,7 @@ def _references(thing: Any, settings: Mapping[str, Any] | None = None) -> tuple[
 
 
 def _of_record(record: Any) -> Iterator[Found]:
-    """Of a record by itself; arrays, words and functions in it are its settings."""
+    """Works of a record alone; arrays, strings and functions in it are its settings."""
     kind: Any = type(record)
     fields = {field.name: getattr(record, field.name, None) for field in dataclasses.fields(record)}
     yield kind.__name__, _references(kind, fields)
@@ -89,7 +89,7 @@ def _of_recipe(name: Any) -> tuple[str, ...]:
 
 
 def _of_config(config: Any) -> Iterator[Found]:
-    """Of a description that a history carries, in which parts are told by their names."""
+    """Works of the config stored in a history, which names its parts."""
     if isinstance(config, list):
         for held in config:
             yield from _of_config(held)
@@ -104,7 +104,7 @@ def _of_config(config: Any) -> Iterator[Found]:
 
 
 def _kinds(name: str, above: Any = AbstractPart) -> Iterator[Any]:
-    """Classes of parts of this name that say what they rest on, of all that have been imported."""
+    """Imported part classes of this name that declare references."""
     for kind in above.__subclasses__():
         if kind.__name__ == name and "references" in vars(kind):
             yield kind
@@ -121,14 +121,14 @@ def _by_name(name: str) -> tuple[str, ...]:
 
 
 def _public(name: str) -> Iterator[Any]:
-    """What is public in this package under that name."""
+    """Public objects of this package with that name."""
     for module in _modules():
         if name in module.__all__:
             yield getattr(module, name)
 
 
 def _modules() -> Iterator[Any]:
-    """The modules of the package's face; those that are loaded when they are asked for come last."""
+    """The public modules of the package; lazily loaded ones come last."""
     shown = (getattr(performative, name) for name in (*performative.__all__, "data", "audit"))
     yield from (performative, *(one for one in shown if isinstance(one, types.ModuleType)))
 

@@ -1,1 +1,1 @@
-"""Experiments of the slides on heterogeneity (Joshi): one TOML file a figure, and the functions that they name."""
+"""Experiments of the slides on heterogeneity (Joshi): one TOML file per figure, and the functions they call."""

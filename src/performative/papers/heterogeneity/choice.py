@@ -18,12 +18,12 @@ def power_of_choice(
     rate: float, start: float, rounds: int, repeats: int, hostile: int, far: float, seed: int,
     noise: float = 0.0, samples: int = 1, goals: tuple[float, float] = (0.1, 0.01),
 ) -> Outcome:  # fmt: skip
-    """d candidates, of which the k with the highest loss; the lowest instead; with noise, the two cheap variants too.
+    """Select the k of d candidates with the highest loss, or the lowest; with noise, also the two cheap variants.
 
-    Rounds are those until F - min F first falls below a goal, as a share of the start; the floor is the mean of the
-    last third.
+    Rounds are counted until F - min F first falls below a goal, given as a fraction of its initial value; the floor is
+    the mean over the last third.
     """
-    # Skewed levels: with symmetric ones the bias to both sides nearly cancels.
+    # Skewed levels: with symmetric ones the biases in both directions nearly cancel.
     levels = spread * np.random.default_rng(seed + 1).standard_exponential(clients)
     ours = replace(parabolas(clients, curvature, spread, reaction, seed), level=levels)
     same = replace(ours, level=(1.0 - ours.reaction) * ours.stable)  # all clients have one minimum
@@ -48,7 +48,7 @@ def power_of_choice(
     paths = {name: models(run) for name, run in runs.items()}
     curve = float(ours.weights @ ours.slope) / 2
     excess = {name: curve * (path - ours.stable) ** 2 for name, path in paths.items()}
-    center = {name: path[:, 2 * rounds // 3 :].mean(axis=1) for name, path in paths.items()}  # one a run
+    center = {name: path[:, 2 * rounds // 3 :].mean(axis=1) for name, path in paths.items()}  # one per run
     floor = {d: excess[d][:, 2 * rounds // 3 :].mean(axis=1) for d in candidates}
     takes = {goal: {name: _first(values, goal) for name, values in excess.items()} for goal in goals}
     early, late = goals
@@ -91,7 +91,7 @@ def power_of_choice(
 
 
 def _first(values: np.ndarray, goal: float) -> np.ndarray:
-    """The first record of each run [repeats, records] below the goal, a share of the first; all there are if none."""
+    """First record of each run [repeats, records] below the goal, a fraction of the first; their number if none is."""
     below = values < goal * values[:, :1]
     return np.where(below.any(axis=1), below.argmax(axis=1), values.shape[1]).astype(np.float64)
 
@@ -102,21 +102,21 @@ def _scaled(end: tuple[float, float], point: float, by: float) -> tuple[float, f
 
 
 def rank_weights(clients: int, d: int, k: int) -> np.ndarray:
-    """How often the client with the j-th highest loss is among the k highest of d drawn evenly, over k."""
+    """Probability that the client with the j-th highest loss is among the top k of d uniform candidates, over k."""
     ways = comb(clients, d) * k
     return np.asarray([sum(comb(j, above) * comb(clients - 1 - j, d - 1 - above) for above in range(k)) / ways
                        for j in range(clients)])  # fmt: skip
 
 
 def chosen_weights(clients: Parabolas, theta: float, d: int, k: int) -> np.ndarray:
-    """E[a_i] of the choice at theta, on data that have settled there."""
+    """E[a_i] of the selection at theta, on data that have settled there."""
     weights = np.zeros(len(clients.level))
     weights[np.argsort(-_losses(clients, theta), kind="stable")] = rank_weights(len(clients.level), d, k)
     return weights
 
 
 def rank_point(clients: Parabolas, d: int, k: int) -> float:
-    """Where the mean pull of the chosen changes sign: the limit of small steps. For slopes that are positive."""
+    """Where the mean gradient of the selected clients changes sign: the small-step limit. Needs positive slopes."""
     low, high = clients.minima.min(), clients.minima.max()
     for _ in range(60):
         middle = (low + high) / 2

@@ -15,7 +15,7 @@ def groups(
     clients: int, k: int, counts: list[int], rows: int, between: float, within: float, noise: float, factor: float,
     start: float, rounds: int, repeats: int, seed: int, horizons: list[int],
 ) -> Outcome:  # fmt: skip
-    """k clients a round out of one of K-bar groups in turn; K-bar = 1 draws from all. GD, SGD and shuffled SGD."""
+    """k clients per round from one of K-bar groups in turn; K-bar = 1 draws from all. GD, SGD and shuffled SGD."""
     rng = np.random.default_rng(seed)
     most = max(counts)
     level = np.repeat(between * rng.standard_normal(most), clients // most) + within * rng.standard_normal(clients)
@@ -24,7 +24,7 @@ def groups(
         pf.losses.squared, pf.populations.Database(table, pf.populations.shifts.Linear(np.zeros(clients)))
     )
     optimum = float(table.mean())
-    # eta tau ~ log(T) / T, as the analysis has it.
+    # eta tau ~ log(T) / T, as in the analysis.
     rate = factor * np.log(rounds) / (rounds * rows)
     who = {c: pf.SchemeTwo(k) if c == 1 else pf.Cyclic(c, k=None if c * k == clients else k) for c in counts}
     names: dict[str, dict[str, Any]] = {f"GD, K = {c}": {"participation": scheme} for c, scheme in who.items()}
@@ -61,14 +61,14 @@ def unequal_groups(
     curvature: list[float], level: list[float], reaction: list[float], weights: list[float], rates: list[float],
     start: float, rounds: int,
 ) -> Outcome:  # fmt: skip
-    """The first client is one group, all others the second: the groups weigh differently, and count alike."""
+    """The first client is one group, all others the second: unequal weights, but equal numbers of turns."""
     ours = Parabolas.of(curvature, level, reaction, weights)
     even = replace(ours, weights=_evened(ours.weights))
     turns = [[0], list(range(1, len(level)))]
     algorithm = pf.p_fedavg(rates[0], participation=pf.Cyclic(turns))
     settings = {(one, rate): {"rate": rate, "problem": one.problem()} for one in (ours, even) for rate in rates}
     runs = sweep(ours.problem(), algorithm, settings, rounds, start)
-    final = np.asarray([float(ends(run)[0]) for run in runs.values()])  # as the first group finds it
+    final = np.asarray([float(ends(run)[0]) for run in runs.values()])  # as broadcast to the first group
     gap = np.abs(final[: len(rates)] - ours.stable)
     fair = np.abs(final[len(rates) :] - even.stable)
     exact = [pf.theory.cycle_point(ours.mean, ours.slope, turns, rate, 1, ours.weights) for rate in rates]
@@ -76,7 +76,7 @@ def unequal_groups(
     tiny = pf.theory.cycle_point(ours.mean, ours.slope, turns, 1e-7, 1, ours.weights)
     chosen = even.weights
     pull = float((chosen - ours.weights) @ (ours.mean - ours.slope * ours.stable))
-    still = pull / float(chosen @ ours.curvature)  # the shift that the same pull makes where data do not react
+    still = pull / float(chosen @ ours.curvature)  # the shift caused by the same pull if data do not react
     limit = continued(rates, final[: len(rates)])
     numbers: dict[str, Any] = {
         "groups_alike": alike,
@@ -93,13 +93,13 @@ def unequal_groups(
 
 
 def _evened(weights: np.ndarray) -> np.ndarray:
-    """Both groups weigh a half."""
+    """Give each group weight one half."""
     rest = weights[1:] / weights[1:].sum() / 2
     return np.append(0.5, rest)
 
 
 def _by_cycle(values: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of each cycle: within one the model follows the groups to and fro."""
+    """The mean of each cycle: within a cycle the model moves back and forth with the groups."""
     whole = (values.shape[1] - 1) // length
     blocks = values[:, 1 : 1 + whole * length].reshape(len(values), whole, length)
     return length * np.arange(1, whole + 1), blocks.mean(axis=2)

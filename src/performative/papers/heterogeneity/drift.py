@@ -1,4 +1,4 @@
-"""Local steps on clients that differ: how far from the optimum training settles, and what brings it back."""
+"""Local steps on heterogeneous clients: how far from the optimum training settles, and what corrects it."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,7 +19,7 @@ def client_drift(
 ) -> Outcome:  # fmt: skip
     """|grad F|^2 where FedAvg settles, over local steps and rates; then FedProx, AdaComm and SCAFFOLD.
 
-    One more client, of weight 0, takes the most steps: then every tau runs in the same program.
+    One extra client, of weight 0, takes the largest number of steps, so every tau shares one compiled program.
     """
     ours = parabolas(clients, curvature, spread, reaction, seed)
     alike = replace(ours, curvature=np.full(clients, ours.curvature.mean()), reaction=np.full(clients, reaction[0]))
@@ -88,7 +88,7 @@ def client_drift(
 
 
 def _paced(clients: Parabolas) -> pf.Problem:
-    """The problem with one more client that weighs nothing."""
+    """The problem with one extra client of weight 0."""
     more = {name: np.append(getattr(clients, name), getattr(clients, name)[0]) for name in ("curvature", "level")}
     return replace(
         clients, **more, reaction=np.append(clients.reaction, 0.0), weights=np.append(clients.weights, 0.0)

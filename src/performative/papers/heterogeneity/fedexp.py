@@ -1,4 +1,4 @@
-"""FedExP: a server step that grows where clients pull in different directions."""
+"""FedExP: a server step size that grows when clients pull in different directions."""
 
 from typing import Any
 
@@ -11,17 +11,17 @@ from performative.papers.outcome import Outcome, lay_out, mean, over
 from performative.papers.runs import models, sweep
 
 FREE = 1e12  # a cap that is never reached
-EPS = 1e-9  # where one model fits all, updates vanish and so must what is added to their squares
+EPS = 1e-9  # when one model fits all, updates vanish, so what is added to their squares must vanish too
 
 
 def interpolating(
     clients: int, samples: int, parameters: int, tau: int, rates: list[float], server_rates: list[float], rounds: int,
     goal: float, repeats: int, seed: int,
 ) -> Outcome:  # fmt: skip
-    """Linear regression with more parameters than samples: one model fits all clients. A repeat has data of its own.
+    """Linear regression with more parameters than samples: one model fits all clients. Each repeat draws its own data.
 
-    Every method is judged by the mean of its last two models, as FedExP's authors judge theirs: rounds until F of that
-    mean stays below `goal` of the start (all rounds if never), each at the best of its rates.
+    Every method is evaluated at the mean of its last two models, as FedExP's authors do: rounds until F of that mean
+    stays below `goal` times its initial value (all rounds if never), each at its best rate.
     """
     # The largest eigenvalue of a client's Gram matrix is close to 1 with this scale.
     rng = np.random.default_rng(seed)
@@ -62,7 +62,7 @@ def interpolating(
     for r in range(repeats):
         run, until = runs["FedExP", best["FedExP"], r], int(ours[r])
         steps.append(np.asarray(run["server_step"], np.float64)[0, 1 : until + 1])
-        # Until the goal: later only the part that no client sees is left, which stays.
+        # Until the goal: after that only the component that no client sees remains, and it stays.
         away = np.linalg.norm(np.asarray(run.theta, np.float64)[0, : until + 1] - truth, axis=1)
         growth.append(np.max(away[1:] / away[:-1]))
     numbers: dict[str, Any] = {
@@ -99,7 +99,7 @@ def balanced(
     late = slice(rounds // 2, None)
     free = paths["FedExP"]
     handed = np.abs((free[1:] + free[:-1]) / 2 - floor)
-    # Far out the updates are -R_i slope_i theta: the server's step makes theta grow by this factor a round.
+    # Far out the updates are -R_i slope_i theta: the server step multiplies theta by this factor per round.
     work = pf.theory.joshi2023.points.client_work(ours.slope, rate, tau) * ours.slope
     growth = abs(1.0 - np.mean(work**2) / (2.0 * np.mean(work))) if np.mean(work) > 0 else float("inf")
     finite = np.abs(free[np.isfinite(free)])

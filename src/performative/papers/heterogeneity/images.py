@@ -1,4 +1,4 @@
-"""Image classifiers on clients with few classes each: the slides' methods side by side, and groups that take turns."""
+"""Image classifiers on clients with few classes each: the slides' methods compared, and cyclic groups."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,10 +20,10 @@ def methods(
     rates: list[float], cap: float, server_rates: list[float], clusters: int, which: list[str], rounds: int, every: int,
     repeats: int, seed: int,
 ) -> Outcome:  # fmt: skip
-    """k of the clients a round; each method with the best of its rates.
+    """k clients per round; each method at its best rate.
 
-    temperature = 0: data stay; above, clients look harder at classes they get wrong. Where FedExP is among them, all
-    are judged by the mean of their last two models, as its authors do.
+    temperature = 0: static data; above 0, clients upweight classes they get wrong. If FedExP is among the methods, all
+    are evaluated at the mean of their last two models, as its authors do.
     """
     x, y, test = load(data)
     kinds, hands = deal(y, clients, rows, alpha, seed)
@@ -71,9 +71,9 @@ def turns(
     data: str, network: str, clients: int, k: int, counts: list[int], rows: int, alpha: float, tau: int, batch: int,
     rates: list[float], rounds: int, every: int, repeats: int, seed: int,
 ) -> Outcome:  # fmt: skip
-    """k clients a round out of one of K-bar groups in turn, by GD, SGD and shuffled SGD; K-bar = 1 draws from all.
+    """k clients per round from one of K-bar groups in turn, with GD, SGD and shuffled SGD; K-bar = 1 draws from all.
 
-    Groups hold clients with the same most frequent classes, as places in one time zone might.
+    A group contains clients with the same most frequent classes, as might happen within one time zone.
     """
     x, y, test = load(data)
     kinds, hands = deal(y, clients, rows, alpha, seed)
@@ -96,9 +96,10 @@ def turns(
 
 
 def best(model: Any, runs: dict[Any, Any], test: Any, pairs_every: int = 0) -> dict[Any, np.ndarray]:
-    """Of runs by (name, rate, ...): {name: accuracy at its best rate [repeats, records]}.
+    """From runs by (name, rate, ...): {name: accuracy at its best rate [repeats, records]}.
 
-    `pairs_every`: of the mean of two successive models instead, every so many rounds; all rounds were recorded.
+    `pairs_every`: evaluate the mean of two successive models instead, every that many rounds; needs all rounds
+        recorded.
     """
     right: dict[Any, np.ndarray] = {}
     score = scorer(model, *test)
@@ -111,13 +112,13 @@ def best(model: Any, runs: dict[Any, Any], test: Any, pairs_every: int = 0) -> d
 
 
 def _of_two(leaf: Any, every: int) -> np.ndarray:
-    """(theta_t + theta_{t-1}) / 2 at every so many rounds t, of [repeats, rounds, ...]."""
+    """(theta_t + theta_{t-1}) / 2 every `every` rounds, from [repeats, rounds, ...]."""
     leaf = np.asarray(leaf)
     return (leaf[:, every::every] + leaf[:, every - 1 : -1 : every]) / 2
 
 
 def load(data: str) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    """Images with pixels in 0..1 and labels to train on, and up to 2,000 (digits: every fifth) to test on."""
+    """Training images with pixels in 0..1 and their labels, and up to 2,000 test images (digits: every fifth)."""
     if data == "digits":
         table = sets.digits()
         pixels, tests = (table.x / 16.0).reshape(-1, 8, 8).astype(np.float32), np.arange(len(table)) % 5 == 0
@@ -148,12 +149,12 @@ def make(network: str, shape: tuple[int, ...], seed: int) -> Any:
     if network in ("cnn", "vgg"):
         channels, width = {"cnn": ((4, 8), 32), "vgg": ((16, 32, 64), 64)}[network]
         return nets.cnn(shape, 10, channels=channels, width=width, seed=seed)
-    # Half the channels of the original: a quarter of the products.
+    # Half the channels of the original: a quarter of the multiplications.
     return nets.lenet5(shape, 10, seed) if network == "lenet5" else nets.resnet18(shape, 10, width=32, seed=seed)
 
 
 def scorer(model: Any, x: np.ndarray, y: np.ndarray) -> Callable[[Any], np.ndarray]:
-    """Models [repeats, records, ...] -> share of test images that they get right. Compiled once for all methods."""
+    """Models [repeats, records, ...] -> test accuracy. Compiled once for all methods."""
 
     def one(weights: Any) -> Any:
         scores = jax.vmap(model, in_axes=(None, 0))(weights, x)
@@ -167,5 +168,5 @@ def scorer(model: Any, x: np.ndarray, y: np.ndarray) -> Callable[[Any], np.ndarr
 
 
 def late(values: np.ndarray) -> np.ndarray:
-    """The mean over the last third of the records, one a repeat."""
+    """The mean over the last third of the records, one per repeat."""
     return values[:, -max(1, values.shape[1] // 3) :].mean(axis=1)

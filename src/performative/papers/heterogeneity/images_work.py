@@ -22,7 +22,7 @@ def unequal(
 
         n_i by Dirichlet(alpha) over clients for each class,      tau_i = E_i ceil(n_i / batch),      p_i = n_i / n
 
-    E_i = epochs, and drawn from U(lo, hi) each round. Each with the best of its rates.
+    E_i = epochs, or drawn from U(lo, hi) each round. Each method at its best rate.
     """
     x, y, test = load(data)
     theta, model = make(network, x.shape[1:], seed)

@@ -26,10 +26,10 @@ def unequal_work(
     other_reaction: list[float], other_level: list[float], other_steps: list[int],
     epochs: tuple[int, int] = (0, 0), repeats: int = 1,
 ) -> Outcome:  # fmt: skip
-    """Vanilla, momentum, proximal and variance-reduced clients under FedAvg and FedNova, continued to a rate of 0.
+    """Vanilla, momentum, proximal and variance-reduced clients under FedAvg and FedNova, extrapolated to rate 0.
 
-    Plain steps are momentum 0 and pull 0, so that three solvers are one program. The `other` clients are those on which
-    plain averaging may run away. With `epochs` the work is also drawn anew each round, and Adagrad is tried.
+    Plain steps are momentum 0 and pull 0, so three solvers share one program. The `other` clients are those on which
+    plain averaging may diverge. With `epochs`, the work is also redrawn each round, and Adagrad is tried.
     """
     ours = Parabolas.of(curvature, level, reaction, weights)
     other = Parabolas.of(np.ones(len(weights)), other_level, other_reaction)
@@ -57,9 +57,9 @@ def unequal_work(
     gap = abs(mismatched - ours.stable)
 
     def off(rule: str, solver: str, point: float = ours.stable) -> tuple[float, float]:
-        """How far from a point it settles as the rate goes to 0, over the distance of the two minimizers."""
+        """How far from a point it settles as the rate goes to 0, over the distance between the two minimizers."""
         value, error = continued(rates, [ends[rule, solver, rate] for rate in rates])
-        return abs(value - point) / gap, error / gap if len(rates) > 2 else 0.0  # two rates say nothing of an error
+        return abs(value - point) / gap, error / gap if len(rates) > 2 else 0.0  # two rates give no error estimate
 
     numbers: dict[str, Any] = {"fedavg_off_mismatched": off("FedAvg", "vanilla", mismatched)}
     solved = {(rule, solver) for rule, solver, _ in names if solver != "other"}

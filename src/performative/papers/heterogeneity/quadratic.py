@@ -1,8 +1,8 @@
-"""Clients whose losses are parabolas, with data that stay or react: everything about them is known exactly.
+"""Clients with quadratic losses and static or reacting data: everything about them is known exactly.
 
     y = (level_i + reaction_i theta) x_i,   loss (theta x - y)^2 / 2,   x_i^2 = curvature_i
 
-so that client i pulls by curvature_i ((1 - reaction_i) theta - level_i), without noise. reaction = 0: the slides' data.
+so client i has gradient curvature_i ((1 - reaction_i) theta - level_i), without noise. reaction = 0: the slides' data.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ import performative as pf
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Parabolas:
-    """curvature, level, reaction and weights, one a client."""
+    """curvature, level, reaction and weights, one per client."""
 
     curvature: np.ndarray
     level: np.ndarray
@@ -24,7 +24,7 @@ class Parabolas:
 
     @classmethod
     def of(cls, curvature: Any, level: Any, reaction: Any, weights: Any = None) -> "Parabolas":
-        """From lists; equal weights where none are given."""
+        """From lists; equal weights by default."""
         equal = np.full(len(level), 1.0 / len(level))
         given = (curvature, level, reaction, equal if weights is None else weights)
         return cls(*(np.asarray(one, np.float64) for one in given))
@@ -45,11 +45,11 @@ class Parabolas:
 
     @property
     def stable(self) -> float:
-        """Where the gradients balance: the optimum where data stay, the stable point where they react."""
+        """Where the gradients balance: the optimum if data are static, the stable point if they react."""
         return self.balance(self.weights)
 
     def balance(self, weights: np.ndarray) -> float:
-        """The same for other weights."""
+        """`stable` for other weights."""
         return float(weights @ self.mean / (weights @ self.slope))
 
     def gradient(self, theta: Any) -> Any:
@@ -69,7 +69,7 @@ class Parabolas:
 
 
 def parabolas(clients: int, curvature: list[float], spread: float, reaction: list[float], seed: int) -> Parabolas:
-    """Curvatures and reactions uniform on intervals, levels normal with this spread."""
+    """Clients with uniform curvatures and reactions, and normal levels with this spread."""
     rng = np.random.default_rng(seed)
     (least, most), (low, high) = curvature, reaction
     h = rng.uniform(least, most, clients)
@@ -77,14 +77,14 @@ def parabolas(clients: int, curvature: list[float], spread: float, reaction: lis
 
 
 def rounds_to(values: Any, level: float) -> float:
-    """The first record from which on all values stay below; infinite where there is none."""
+    """The first record after which all values stay below the level; infinite if there is none."""
     above = np.flatnonzero(np.asarray(values) > level)
     first = 0 if not len(above) else int(above[-1]) + 1
     return float(first) if first < len(values) else float("inf")
 
 
 def continued(x: Any, y: Any) -> tuple[float, float]:
-    """What points say of x = 0: the polynomial through all of them, and how much the farthest point adds to it."""
+    """Extrapolate to x = 0 by the polynomial through all points; also how much the farthest point contributes."""
     order = np.argsort(-np.asarray(x, np.float64))
     x, y = np.asarray(x, np.float64)[order], np.asarray(y, np.float64)[order]
     rows = [y]
@@ -94,10 +94,10 @@ def continued(x: Any, y: Any) -> tuple[float, float]:
 
 
 def order(x: Any, y: Any) -> tuple[float, float]:
-    """The exponent of y in x as x goes to 0, and what continuing adds to the last slope.
+    """The exponent of y in x as x goes to 0, and what the extrapolation adds to the last slope.
 
-    Slopes between neighbors on logarithmic axes, the last two continued to 0 by a line: with logarithms in y, higher
-    orders would promise more than they know.
+    Slopes between neighbors on logarithmic axes, the last two extrapolated linearly to 0: with logarithms in y, higher
+    orders would suggest more precision than there is.
     """
     at = np.argsort(-np.asarray(x, np.float64))[-3:]
     x, y = np.asarray(x, np.float64)[at], np.asarray(y, np.float64)[at]

@@ -1,4 +1,4 @@
-"""Partial participation: its variance, and FedVARP and ClusterFedVARP, which remember who is not there."""
+"""Partial participation: its variance, and FedVARP and ClusterFedVARP, which remember absent clients."""
 
 import itertools
 from dataclasses import replace
@@ -16,7 +16,7 @@ from performative.theory.joshi2023.points import client_work
 
 def two_kinds(clients: int, levels: list[float], curvatures: list[float], reactions: list[float], within: float,
               seed: int) -> tuple[Parabolas, np.ndarray]:  # fmt: skip
-    """Clients of two kinds, alike within and far apart from each other; and the kind of each."""
+    """Clients of two kinds, similar within a kind and far apart between kinds; and the kind of each."""
     rng = np.random.default_rng(seed)
     kind = np.arange(clients) % 2
     noise = 1.0 + within * rng.standard_normal((3, clients))
@@ -28,7 +28,7 @@ def participation(
     clients: int, levels: list[float], curvatures: list[float], reactions: list[float], within: float, k: int,
     rate: float, tau: int, start: float, rounds: int, repeats: int, steps: list[float], seed: int,
 ) -> Outcome:  # fmt: skip
-    """FedAvg with k clients a round, FedVARP, and ClusterFedVARP with clusters of like and of unlike clients."""
+    """FedAvg with k clients per round, FedVARP, and ClusterFedVARP with clusters of similar and dissimilar clients."""
     ours, kind = two_kinds(clients, levels, curvatures, reactions, within, seed)
     unlike = np.arange(clients) // (clients // 2)
     parts = {
@@ -57,7 +57,7 @@ def participation(
     drifts = [pf.theory.quadratic_floor(ours.mean, ours.slope, eta, tau).drift for eta in steps]
     by_share = [[stationary(eta, taken) / pf.theory.participation_variance(clients, taken) for eta in steps]
                 for taken in range(1, clients)]  # fmt: skip
-    # Continued to a step of 0, where nothing but the draw counts: 1 if the factor says all.
+    # Extrapolated to step 0, where only the sampling matters: 1 if the factor explains everything.
     even = [continued(steps, np.divide(row, by_share[0])) for row in by_share[1:]]
     worst = max(even, key=lambda one: abs(one[0] - 1) / one[1])
     largest = {name: largest_server_step(ours, rate, tau, k, members[name]) for name in ("FedAvg", "FedVARP")}
@@ -87,12 +87,12 @@ def tuned(
     clients: int, levels: list[float], curvatures: list[float], within: float, k: int, taus: list[int], start: float,
     horizons: list[int], checked: int, noise: float, repeats: int, seed: int,
 ) -> Outcome:  # fmt: skip
-    """|grad F|^2 of the last model at eta = sqrt(k / (tau T)), by exact moments: of drawing k clients, and of drift.
+    """Exact |grad F|^2 of the last model at eta = sqrt(k / (tau T)): from sampling k clients, and from drift.
 
         E |grad F(x_T)|^2 = lambda^2 (Var x_T + (E x_T - x*)^2),      lambda the mean curvature
 
-    The first part is the error of partial participation; the second, with T large, the drift's. `checked` rounds are
-    run as well.
+    The first part is the partial-participation error; the second, for large T, the drift. `checked` rounds are also
+    simulated.
     """
     ours, _ = two_kinds(clients, levels, curvatures, [0.0, 0.0], within, seed)
     curve = float(ours.weights @ ours.slope) ** 2
@@ -106,7 +106,7 @@ def tuned(
     drawn, drift = found[low]
     rate = float(np.sqrt(k / (low * checked)))
     algorithm = pf.p_fedavg(rate, local_steps=low, participation=pf.SchemeTwo(k))
-    # All clients alike, with noise: nothing else is left to vary.
+    # Identical clients with noise: nothing else varies.
     alike = Parabolas.of(*(np.full(clients, one.mean()) for one in (ours.curvature, ours.level, ours.reaction)))
     noisy: dict[str, Any] = {"problem": alike.problem(noise), "participation": pf.SchemeTwo(k)}
     settings: dict[str, dict[str, Any]] = {
@@ -117,7 +117,7 @@ def tuned(
     runs = sweep(ours.problem(), algorithm, settings, checked, start, seed, repeats)
     few, everyone = (mean((ends(runs[name]) - alike.stable) ** 2) for name in ("few", "all"))
     ratio = few[0] / everyone[0]
-    shorter = 1 / np.sqrt(horizons)  # what everything is a series in
+    shorter = 1 / np.sqrt(horizons)  # the expansion variable
     by_tau = (np.log(found[high][0]) - np.log(found[low][0])) / np.log(high / low)
     numbers: dict[str, Any] = {
         "participation_exponent": _halved(order(shorter, drawn)),
@@ -135,12 +135,12 @@ def tuned(
 
 
 def _halved(slope: tuple[float, float]) -> tuple[float, float]:
-    """An exponent of 1 / sqrt(T) as one of T."""
+    """Convert an exponent of 1 / sqrt(T) to one of T."""
     return -slope[0] / 2, slope[1] / 2
 
 
 def _still(clients: Parabolas) -> Parabolas:
-    """The same clients with data as the stable model made them: they no longer react."""
+    """The same clients with their data frozen at the stable point: they no longer react."""
     return replace(
         clients, level=clients.level + clients.reaction * clients.stable, reaction=np.zeros_like(clients.reaction)
     )
@@ -177,7 +177,7 @@ def _maps(
 def _moments(
     clients: Parabolas, rate: float, tau: int, k: int, member: np.ndarray | None, start: float, rounds: int
 ) -> tuple[float, float]:
-    """Mean and variance of theta after so many rounds, exactly."""
+    """Exact mean and variance of theta after that many rounds."""
     T = _maps(clients, rate, tau, k, member)
     size = round(np.sqrt(len(T)))
     first = np.zeros(size)
@@ -187,7 +187,7 @@ def _moments(
 
 
 def largest_server_step(clients: Parabolas, rate: float, tau: int, k: int, member: np.ndarray | None) -> float:
-    """The largest step of the server at which second moments stay bounded, by bisection on how they grow."""
+    """The largest server step at which second moments stay bounded, by bisection on their growth."""
     pull = float(clients.weights @ (client_work(clients.slope, rate, tau) * clients.slope))
     low, high = 0.0, 4.0 / pull
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""Local work that is drawn anew each round."""
+"""Local work that is redrawn each round."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from performative.types import whole
 
 
 class DrawnEpochs(AbstractSteps[None]):
-    """tau_i = E_i each_i with E_i uniform on lo..hi, drawn anew by each client in each round.
+    """tau_i = E_i each_i with E_i uniform on lo..hi, drawn independently by each client in each round.
 
     The table of the FedNova slide: E_i ~ U(2, 5), each_i the local steps of an epoch.
     """

@@ -1,1 +1,1 @@
-"""New results of ours: one TOML file a figure, and the functions that they name."""
+"""Our own new results: one TOML file per figure, and the functions they call."""

@@ -1,4 +1,4 @@
-"""Whoever is heard too often moves the stable point, and the reaction amplifies the move."""
+"""Over-represented clients move the stable point, and the reaction amplifies the shift."""
 
 from typing import Any
 
@@ -14,20 +14,20 @@ def by_reaction(
     level: list[float], order: list[int], reactions: list[float], tilt: float, d: int, rate: float, rounds: int,
     repeats: int, draws: int, seed: int,
 ) -> Outcome:  # fmt: skip
-    """The one of d candidates with the highest loss, at rising reactions: all alike, or the strange client less.
+    """Select the candidate of d with the highest loss, at rising reactions: all equal, or weaker for the outlier.
 
-    level and order: clients, and who has the highest loss at the models that are met. Runs start at the stable point,
-    with rate / (1 - eps_bar), so that all last equally long.
+    level and order: the clients, and their ranking by loss at the models visited. Runs start at the stable point with
+    rate / (1 - eps_bar), so all take equally long.
     """
     m, N = np.asarray(level, np.float64), len(level)
     weights = np.zeros(N)
     weights[order] = rank_weights(N, d, 1)
-    kinds = {"alike": np.zeros(N), "strange one reacts less": tilt * _tilted(order[0], N)}
+    kinds = {"alike": np.zeros(N), "outlier reacts less": tilt * _tilted(order[0], N)}
     rows = [(kind, eps, eps + lean) for kind, lean in kinds.items() for eps in reactions]
     settings: dict[Any, dict[str, Any]] = {}
     pulls, covered = [], []
     for kind, eps, each in rows:
-        # theta is counted from the stable point on: one start, 0, serves all settings.
+        # theta is measured from the stable point, so one start, 0, serves all settings.
         residual = m - (1 - each) * (m.mean() / (1 - each.mean()))
         problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(residual, each, 0.0))
         settings[kind, eps] = {"problem": problem, "rate": rate / (1 - eps)}
@@ -48,7 +48,7 @@ def by_reaction(
     regrets = (m - m.mean()) ** 2
     lines = {
         "measured, alike": np.stack(amplified[:half], axis=1),
-        "measured, strange one reacts less": np.stack(amplified[half:], axis=1),
+        "measured, outlier reacts less": np.stack(amplified[half:], axis=1),
         r"$1 / (1 - \bar\epsilon)$": average[:half],
         r"$1 / (1 - \epsilon_w)$": chosen[half:],
     }
@@ -66,7 +66,7 @@ def by_reaction(
 
 
 def _tilted(strange: int, clients: int) -> np.ndarray:
-    """-1 for the strange client, made up for by the others: the mean stays."""
+    """-1 for the outlier client, offset by the others to keep the mean."""
     lean = np.full(clients, 1.0 / (clients - 1))
     lean[strange] = -1.0
     return lean

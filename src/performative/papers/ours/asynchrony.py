@@ -8,9 +8,9 @@ import performative as pf
 from performative.papers.outcome import Outcome, lay_out, mean, over
 from performative.papers.runs import late, models, quiet
 
-# Of the clients, those that are slow; and points of the time axis.
+# Fraction of slow clients, and number of points on the time axis.
 _SLOW, _POINTS = 0.1, 120
-# Steps around the border of stability, as a share of it.
+# Steps around the stability limit, as a fraction of it.
 _AROUND = np.linspace(0.98, 1.02, 17)
 
 
@@ -18,18 +18,18 @@ def waiting(
     clients: int, spread: float, reaction: list[float], noise: float, slow: float, k: int, buffer: int, working: int,
     rate: float, goal: float, start: float, time: float, repeats: int, stale: list[int], moves: int, seed: int,
 ) -> Outcome:  # fmt: skip
-    """Four ways to wait, on clients of which a tenth is slow; and how long steps on old models may be."""
+    """Four waiting policies with a tenth of the clients slow, and the largest stable steps on stale models."""
     rng = np.random.default_rng(seed)
     lags = np.arange(clients) < _SLOW * clients
     level, eps = spread * rng.standard_normal(clients) + lags, rng.uniform(reaction[0], reaction[1], clients)
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(level, eps, noise))
     latency = pf.participation.Exponential(np.where(lags, slow, 1.0))
-    # With the length of one move, as long as it is at least.
+    # Each with a lower bound on the time of one server update.
     ways: dict[str, tuple[Any, float]] = {
         "synchronous": (pf.Asynchronous(clients, latency=latency), slow),
         "first K": (pf.FirstK(k, latency), k / clients),
-        "buffer, all at work": (pf.Asynchronous(buffer, latency=latency, limit=20 * clients), buffer / clients),
-        "buffer, few at work": (pf.Asynchronous(buffer, working, latency, limit=20 * clients), buffer / working),
+        "buffer, all training": (pf.Asynchronous(buffer, latency=latency, limit=20 * clients), buffer / clients),
+        "buffer, few training": (pf.Asynchronous(buffer, working, latency, limit=20 * clients), buffer / working),
     }
     grid = np.geomspace(time / 5000, time, _POINTS)
     away, heard, where = {}, {}, {}
@@ -51,14 +51,14 @@ def waiting(
     numbers: dict[str, Any] = {
         "time_synchronous": mean(takes["synchronous"]),
         "time_first": mean(takes["first K"]),
-        "time_buffer": mean(takes["buffer, all at work"]),
-        "time_buffer_few": mean(takes["buffer, few at work"]),
+        "time_buffer": mean(takes["buffer, all training"]),
+        "time_buffer_few": mean(takes["buffer, few training"]),
         "stable_point": stable,
         "stable_point_of_fast": fast,
-        "moved_to_the_fast": mean(np.sign(fast - stable) * (where["buffer, all at work"] - stable)),
+        "moved_to_the_fast": mean(np.sign(fast - stable) * (where["buffer, all training"] - stable)),
         "heard_first": mean(heard["first K"]),
-        "heard_all_at_work": mean(heard["buffer, all at work"]),
-        "heard_few_at_work": mean(heard["buffer, few at work"]),
+        "heard_all_at_work": mean(heard["buffer, all training"]),
+        "heard_few_at_work": mean(heard["buffer, few training"]),
         "largest_error_of_border": (max(errors), float(_AROUND[1] - _AROUND[0])),
     }
     root = {name: np.sqrt(np.mean(path**2, axis=0)) for name, path in away.items()}
@@ -72,14 +72,14 @@ def _stable(level: np.ndarray, eps: np.ndarray) -> float:
 
 
 def _since(grid: np.ndarray, away: np.ndarray, below: float) -> np.ndarray:
-    """When each repeat was outside for the last time."""
+    """The last time each repeat was outside."""
     outside = away > below
     last = outside.shape[1] - 1 - np.argmax(outside[:, ::-1], axis=1)
     return grid[np.where(outside.any(axis=1), last, 0)]
 
 
 def _border(tau: int, eps: float, moves: int) -> float:
-    """The largest eta (1 - eps) that settles, by runs with steps around the border that theory gives."""
+    """The largest eta (1 - eps) that converges, from runs with steps around the theoretical limit."""
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.zeros(tau + 1), eps, 0.0))
     border = pf.theory.largest_stale_step(eps, tau)
     settings = [{"rate": float(share * border)} for share in _AROUND]

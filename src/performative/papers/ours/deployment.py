@@ -15,7 +15,7 @@ def step_or_round(
     level: list[float], reaction: list[float], strong: list[float], scale: float, rate: float, local_steps: int,
     start: float, rounds: int, repeats: int, seed: int,
 ) -> Outcome:  # fmt: skip
-    """Both on clients that react mildly, and on clients two of which react by more than 1. Moments are exact."""
+    """Both on mildly reacting clients, and on clients two of which have sensitivity above 1. Moments are exact."""
     m = np.asarray(level, np.float64)
     cases = {"mild": np.asarray(reaction, np.float64), "strong": np.asarray(strong, np.float64)}
     data = {name: pf.populations.Gaussian(m, eps, scale) for name, eps in cases.items()}
@@ -40,7 +40,7 @@ def step_or_round(
         numbers |= {f"{name}_stable_point": stable[name], f"{name}_round_mean": mean(ends(runs[name, "round"]))}
     for deploy, settled in (("step", point), ("round", stable["mild"])):
         known, found = exact["mild", deploy], ends(runs["mild", deploy])
-        # How much of the distance to where it settles is left after the first round.
+        # Fraction of the distance to the limit that remains after the first round.
         kept = (stable["mild"] + ways["mild", deploy][:, 1] - settled) / (start - settled)
         numbers |= {
             f"mild_{deploy}_mean": mean(found),

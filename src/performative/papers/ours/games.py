@@ -18,7 +18,7 @@ def competing_banks(
     sharpness: list[float], tried: list[float], reaction: float, rate: float, batch: int, rounds: int, repeats: int,
     seed: int,
 ) -> Outcome:  # fmt: skip
-    """Two banks at every sharpness by their attracting stable point, and at the two `tried` by noisy play."""
+    """Two banks: the attracting stable point at every sharpness, and noisy play at the two `tried`."""
     apart = np.array([[1.5, 0.5, 0.0], [0.5, 1.5, 0.0]])
     alone = np.asarray(pf.stable_point(pf.cases.competing_banks(1, 0.0, reaction)))
     points, factors = {}, {}
@@ -35,7 +35,7 @@ def competing_banks(
     paths, rounds_of = {sharp: found for sharp, (_, found) in played.items()}, played[tried[0]][0]
     ends = {sharp: found[:, -1] for sharp, found in paths.items()}
     numbers: dict[str, Any] = {
-        # The factor at the equal point is a line in the sharpness: no bank moves, people alone do.
+        # The factor at the symmetric point is linear in the sharpness: no bank moves, only people do.
         "critical_sharpness": float(np.interp(1.0, [factors[s] for s in sharpness], sharpness)),
         "accuracy_one_bank": one["all"],
         "accuracy_two_banks": told[sharpness[-1]]["all"],
@@ -65,7 +65,7 @@ def competing_banks(
 def play(
     pull: float, rate: float, rounds: int, damping: float, players: int, spread: float, seed: int
 ) -> Outcome:  # fmt: skip
-    """Two sellers who chase each other, in turn and at once; and the three points of a game of many."""
+    """Two sellers who chase each other, alternating and simultaneous; and the three points of a many-player game."""
     demand, chase = [1.0, 0.5], np.array([[0.0, pull], [-pull, 0.0]])
     ways = {
         "in turn, damped": ("alternating", damping),
@@ -106,7 +106,7 @@ def play(
 def _play(
     sharp: float, reaction: float, rate: float, batch: int, rounds: int, repeats: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rounds, and how far banks lean apart after them in noisy play, [repeats, records]."""
+    """Rounds, and how far the banks specialize in noisy play, [repeats, records]."""
     game = pf.cases.competing_banks(2, sharp, reaction)
     algorithm = pf.p_fedavg(pf.schedules.harmonic(rate * rounds / 4, rounds / 4), batch=pf.Fixed(batch))
     how = quiet("float32", theta="all", every=max(1, rounds // 100))
@@ -115,9 +115,9 @@ def _play(
 
 
 def _lean(theta: np.ndarray) -> Any:
-    """How much more the first bank weighs the first feature, and the second bank the second one; their mean.
+    """How much more the first bank weights the first feature and the second bank the second, averaged.
 
-    Of models [..., banks, features].
+    For models [..., banks, features].
     """
     apart = theta[..., 0] - theta[..., 1]
     return (apart[..., 0] - apart[..., 1]) / 2
@@ -127,7 +127,7 @@ def _outcome(theta: np.ndarray, sharp: float, reaction: float) -> dict[str, floa
     """Exact over normal features: right decisions, good applicants accepted, and how far features were moved."""
     good = np.concatenate([KINDS[:, 0], np.ones((len(KINDS), 1))], axis=1)
     pull = np.exp(-sharp * theta @ good.T)
-    chosen = pull / pull.sum(axis=0) / len(KINDS)  # [banks, kinds], all together 1
+    chosen = pull / pull.sum(axis=0) / len(KINDS)  # [banks, kinds], sums to 1
     slope, level = theta[:, :2], theta[:, 2]
     length = np.linalg.norm(slope, axis=1)
     where = np.einsum("kyd,bd->bky", KINDS, slope) + (level - reaction * length**2)[:, None, None]

@@ -1,4 +1,4 @@
-"""Data that move by themselves while they react: how far behind does training stay?"""
+"""Data that drift on their own while they react: how far behind does training lag?"""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def following(
     clients: int, spread: float, reaction: list[float], velocity: float, noise: float, rates: list[float], rounds: int,
     repeats: int, retrainings: int, seed: int,
 ) -> Outcome:  # fmt: skip
-    """Steps of constant length after a stable point that moves in a straight line, and full retraining."""
+    """Constant steps tracking a stable point that moves in a straight line, and full retraining."""
     rng = np.random.default_rng(seed)
     level, eps = spread * rng.standard_normal(clients), rng.uniform(reaction[0], reaction[1], clients)
     path = pf.paths.Linear(velocity)

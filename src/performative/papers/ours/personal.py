@@ -1,4 +1,4 @@
-"""A model for each bank, pulled to the shared one: where banks settle, and what it costs their people."""
+"""One model per bank, pulled towards the shared one: where banks settle, and what it costs their clients."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def pulled(
     clients: int, spread: float, reaction: list[float], noise: float, rate: float, strengths: list[float], some: float,
     rounds: int, repeats: int, seed: int,
 ) -> Outcome:  # fmt: skip
-    """Ditto over strengths of its pull, of which `some` is judged, beside one model for all."""
+    """Ditto over strengths of its proximal pull, evaluated at `some`, next to one model for all."""
     rng = np.random.default_rng(seed)
     level, eps = spread * rng.standard_normal(clients), rng.uniform(reaction[0], reaction[1], clients)
 
@@ -27,7 +27,7 @@ def pulled(
     one = sweep(banks(noise), pf.p_fedavg(rate), {"one": {"rate": rate}}, rounds, 0.0, seed, repeats)["one"]
     exact = {pull: _models(level, eps, pull) for pull in strengths}
     apart = {pull: np.asarray(run.models, np.float64).std(axis=1) for pull, run in noisy.items()}
-    # The risk of people who have reacted to v: ((1 - eps) v - m)^2 / 2, beside that of their noise.
+    # The risk of people who have reacted to v: ((1 - eps) v - m)^2 / 2, plus that of their noise.
     risk = {pull: _risk(np.asarray(run.models, np.float64), level, eps) for pull, run in noisy.items()}
     shared = _risk(np.asarray(one.final, np.float64)[:, None], level, eps)
     off = [np.abs(np.asarray(quiet[pull].models, np.float64)[0] - exact[pull]).max() for pull in strengths]
@@ -56,5 +56,5 @@ def _models(level: np.ndarray, eps: np.ndarray, pull: float) -> np.ndarray:
 
 
 def _risk(models: np.ndarray, level: np.ndarray, eps: np.ndarray) -> np.ndarray:
-    """Mean over banks, one a repeat."""
+    """Mean over banks, one per repeat."""
     return np.mean(((1 - eps) * models - level) ** 2, axis=1) / 2

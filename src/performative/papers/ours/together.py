@@ -1,4 +1,4 @@
-"""Private, robust and optimal at once, and what each part is good for."""
+"""Private, robust and optimal at once, and what each part contributes."""
 
 from typing import Any
 
@@ -21,18 +21,18 @@ def private_robust_optimal(
     clip: float, noise: float, delta: float, steps: list[int], unequal: bool, rounds: int,
     repeats: int, seed: int,
 ) -> Outcome:  # fmt: skip
-    """One price for clients whose demand falls with it; a fraction of the samples comes from elsewhere.
+    """One price for clients whose demand falls with it; a fraction of the samples is contaminated.
 
-    The filter leaves strange samples out, the performative gradient heads for the optimal point, and every update is
-    clipped and noised. Each is taken away in turn. Then (if `unequal`) with unequal local work, under a plain mean and
-    under FedNova, without noise so that the point itself is seen.
+    The filter removes outliers, the performative gradient targets the optimal point, and every update is clipped and
+    noised. Each is ablated in turn. Then (if `unequal`) with unequal local work, under a plain mean and under FedNova,
+    without noise so the limit point itself is visible.
     """
     clean = pf.cases.pricing_demands(clients, 1, 0.0, seed=seed)
     problem = pf.cases.pricing_demands(clients, 1, contamination, outlier, seed)
     stable, optimal = (np.asarray(point, np.float64) for point in (pf.stable_point(clean), pf.optimal_point(clean)))
     private, bare = ClippedNoise(clip, noise), ClippedNoise(OPEN, 0.0)
     whole: Any = {"estimator": Filtered(Performative(window)), "channel": private}
-    # Who reacts more works more: gamma_i rises with i.
+    # Clients that react more do more work: gamma_i rises with i.
     work = pf.LocalWork(pf.Full(), np.sort(np.resize(steps, clients)))
     names: dict[str, dict[str, Any]] = {
         "all three": whole,
@@ -46,14 +46,14 @@ def private_robust_optimal(
     algorithm = pf.p_fedavg(rate, local_steps=local_steps, batch=pf.Fixed(samples), aggregator=Mean())
     how: Any = {"stable": stable, "optimal": optimal, "dtype": "float32"}
     runs = sweep(problem, algorithm, names, rounds, None, seed, repeats, **how)
-    # The last quarter of the rounds: one distance would be one draw of the noise.
+    # The last quarter of the rounds: a single distance would be a single draw of the noise.
     away = {name: _late(history["distance_to_optimal"]) for name, history in runs.items()}
     full = pf.p_fedavg(rate, local_steps=local_steps, batch=pf.Fixed(samples), **whole)
-    mu = 2 / noise * np.sqrt(rounds)  # a replaced client swings the sum by two clips, every round
+    mu = 2 / noise * np.sqrt(rounds)  # replacing a client changes the sum by up to two clips, every round
     gamma = np.asarray(clean.population.sensitivity, np.float64).ravel()  # type: ignore[attr-defined]  # it is Pricing
     keep = float(np.mean((1 - 2 * rate * gamma) ** local_steps))
     spread = noise * clip / clients / np.sqrt(1 - keep**2)
-    # What the others are worth, less what privacy costs, on the same random numbers.
+    # What the other parts gain, less what privacy costs, with common random numbers.
     price = away["all three"] - away["not private"]
     margins = [mean(away[f"not {part}"] - away["all three"] - price) for part in ("robust", "optimal")]
     numbers: dict[str, Any] = {
@@ -68,6 +68,6 @@ def private_robust_optimal(
 
 
 def _late(values: Any) -> np.ndarray:
-    """One mean a repeat."""
+    """One mean per repeat."""
     path = np.asarray(values, np.float64)
     return path[:, -max(1, path.shape[1] // 4) :].mean(axis=1)

@@ -1,4 +1,4 @@
-"""How far are released steps from the best ones, and whom should a server ask where some react more than others?"""
+"""How far are the released steps from the best ones, and whom to sample when some clients react more than others?"""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from performative.papers.outcome import Outcome, lay_out, mean, thinned
 from performative.papers.p_fedavg.instance import Study, on_gaussian
 from performative.papers.runs import distance, quiet
 
-# A start for constant steps on the paper's problem; the search goes on from there.
+# Initial constant step for the search on the paper's problem.
 _CONSTANT = 0.01
 
 
@@ -19,7 +19,7 @@ def choices(
     s: Study, k: int, other_steps: list[int], few_rounds: int, groups: list[int], reaction: list[float], level: float,
     noise: float, step: float, drawn: int, settle: int,
 ) -> Outcome:  # fmt: skip
-    """Steps of the paper's Gaussian problem against the best; then chances of clients who react unequally."""
+    """Steps of the paper's Gaussian problem against the best; then sampling probabilities under unequal reactions."""
     steps, lines = _steps(s, k, other_steps)
     chances, bars = _groups(s, groups, reaction, level, noise, step, drawn, settle)
     numbers = steps | _any_schedule(s, few_rounds) | _paper_chances(s, k, step) | chances
@@ -27,7 +27,7 @@ def choices(
 
 
 def _steps(s: Study, k: int, other_steps: list[int]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Scheme I after the same rounds: steps as released, the best constant, harmonic and free ones, and other E."""
+    """Scheme I after the same rounds: the released steps, the best constant, harmonic and free ones, and other E."""
     part: Any = {"participation": pf.SchemeOne(k)}
     how: Any = {"cost": "final", "rounds": s.rounds, "theta": s.start, "starts": 1}
     released = pf.p_fedavg(s.rate, local_steps=s.local_steps, **part)
@@ -41,7 +41,7 @@ def _steps(s: Study, k: int, other_steps: list[int]) -> tuple[dict[str, Any], di
         "released_over_all": harmonic.before / free.after, "harmonic_over_all": harmonic.after / free.after,
         "constant_over_all": level.after / free.after, "best_scale": harmonic.values["rate.scale"],
         "best_offset": harmonic.values["rate.offset"],
-        # In the limit of many steps the error is in proportion to 1/t, least for the scale 1 / (1 - eps).
+        # In the limit of many steps the error is proportional to 1/t, smallest for the scale 1 / (1 - eps).
         "released_over_best_in_the_limit": s.limit("one", k) / _scaled(s).limit("one", k),
         "limit_in_closed_form": u**2 / (2 * u - 1),
     }  # fmt: skip
@@ -58,12 +58,12 @@ def _steps(s: Study, k: int, other_steps: list[int]) -> tuple[dict[str, Any], di
 
 
 def _scaled(s: Study) -> Study:
-    """With the best scale in the limit."""
+    """The study with the asymptotically best scale."""
     return dataclasses.replace(s, beta=1 / (1 - s.sensitivity))
 
 
 def _any_schedule(s: Study, rounds: int) -> dict[str, Any]:
-    """Everyone, E = 1: of all schedules the best is harmonic, with 1 / MSE_R = 1 / MSE_0 + R c^2 / s^2."""
+    """Full participation, E = 1: the best of all schedules is harmonic, with 1 / MSE_R = 1 / MSE_0 + R c^2 / s^2."""
     how: Any = {"cost": "final", "rounds": rounds, "theta": s.start, "starts": 1}
     first = pf.tune(s.problem, pf.p_fedavg(s.rate), ["rate"], **how)
     free = pf.tune(s.problem, first.algorithm, ["rate"], schedule="steps", **how)
@@ -74,7 +74,7 @@ def _any_schedule(s: Study, rounds: int) -> dict[str, Any]:
 
 
 def _paper_chances(s: Study, k: int, step: float) -> dict[str, Any]:
-    """The paper's clients at a constant step: the best chances, by gradient and by the closed form."""
+    """The paper's clients at a constant step: the best probabilities, by gradient and in closed form."""
     p = s.own["weights"]
     known = best_chances(s.own["mean"], s.own["sensitivity"], s.own["scale"], p, step / 10, s.local_steps, k)
     who = pf.participation.Weighted(k, p)
@@ -90,7 +90,7 @@ def _paper_chances(s: Study, k: int, step: float) -> dict[str, Any]:
 def _groups(
     s: Study, groups: list[int], reaction: list[float], level: float, noise: float, step: float, k: int, settle: int
 ) -> tuple[dict[str, Any], Any]:
-    """Of all clients, so many react more than the others; the error in the long run by whom the server asks."""
+    """Some clients react more than the others; the long-run error by which clients the server samples."""
     N, p = s.clients, np.full(s.clients, 1 / s.clients)
     gains: dict[str, list[float]] = {"best chances": [], "by sensitivity": [], "no noise, short steps": []}
     off = []
@@ -123,7 +123,7 @@ def _groups(
 
 
 def _measured(problem: pf.Problem, recipe: pf.Algorithm, rounds: int, repeats: int, seed: int) -> tuple[float, float]:
-    """The squared distance after many rounds, by runs."""
+    """The squared distance after many rounds, from runs."""
     start = float(np.asarray(pf.stable_point(problem)))
     return mean(distance(pf.run(problem, recipe, rounds, start, seed, repeats, **quiet()))[:, -1] ** 2)
 
@@ -136,15 +136,15 @@ class Chances(NamedTuple):
 
 
 def best_chances(m: np.ndarray, eps: np.ndarray, scale: Any, p: np.ndarray, eta: float, E: int, k: int) -> Chances:
-    """The chances of `Weighted` with the least error in the long run, on N(m_i + eps_i theta, scale_i^2).
+    """The probabilities of `Weighted` with the smallest long-run error, on N(m_i + eps_i theta, scale_i^2).
 
-    An update is delta_i = b_i - a_i e + xi_i with e = theta - E theta, so that a round has
+    An update is delta_i = b_i - a_i e + xi_i with e = theta - E theta, so one round gives
 
         v' = (1 - 2 C) v + sum_i p_i^2 E delta_i^2 / (K q_i) + (1 - 1/K) (C^2 v + sum_i p_i^2 E xi_i^2),   C = p.a
 
-    and where it settles, dv/dq = 0 iff the sum does not change with q at the v that it has: the mean of theta does
-    not depend on q. Hence q_i ~ p_i (E delta_i^2)^(1/2) at the stationary law, and v solves one scalar equation,
-    whose right side is concave in v.
+    and at stationarity dv/dq = 0 iff the sum does not change with q at that v: the mean of theta does not depend on q.
+    Hence q_i ~ p_i (E delta_i^2)^(1/2) under the stationary distribution, and v solves one scalar equation whose right
+    side is concave in v.
     """
     alpha = 1 - eps
     powers = (1 - eta * alpha) ** np.arange(E)[:, None]

@@ -1,1 +1,1 @@
-"""Experiments of P-FedAvg (Jin et al. 2024): one TOML file a figure, and the functions that they name."""
+"""Experiments of P-FedAvg (Jin et al. 2024): one TOML file per figure, and the functions they call."""

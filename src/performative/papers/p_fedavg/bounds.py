@@ -1,4 +1,4 @@
-"""The convergence theorems on the paper's own example, and what they say of the design: Section 3, by numbers."""
+"""The convergence theorems on the paper's own example and their design implications: Section 3, numerically."""
 
 import math
 from typing import Any
@@ -22,7 +22,7 @@ from performative.theory import (
 
 @on_gaussian
 def theorems(s: Study, k: int) -> Outcome:
-    """Theorems 3.1 to 3.3 as printed beside the exact error, with their own steps and constants."""
+    """Theorems 3.1 to 3.3 as printed against the exact error, with their own steps and constants."""
     given = s.given
     numbers: dict[str, Any] = {"descent": _descent(given, s)}
     v: dict[str, float] = {}
@@ -35,13 +35,13 @@ def theorems(s: Study, k: int) -> Outcome:
         lines |= {f"{NAMES[name]}: bound": beside.bound, NAMES[name]: beside.exact}
     numbers["v_full_over_partial"] = v["full"] / min(v["one"], v["two"])
     for word, form in {"printed": True, "corrected": False}.items():
-        # Lemma B.1 asks for eta_0 <= mu_tilde / c2; with E = 1 nothing else holds the first step down.
+        # Lemma B.1 requires eta_0 <= mu_tilde / c2; with E = 1 nothing else bounds the first step.
         single = theorem_3_1(given, 1, printed=form)
         numbers[f"first_step_{word}"] = float(single.eta(0)) * single.constants["c2"] / single.constants["mu_tilde"]
         # Lemma B.2 divides 2 sigma^2 by the squared distance at the start, Table 2 does not.
         lemma = single.constants["mu_tilde"] * given.distance / (2 * given.sigma**2)
         numbers[f"largest_step_{word}"] = single.constants["eta_0"] / lemma
-        # Alike clients without noise: the root of Theorem 3.3 takes c5 in print, which is then 0.
+        # Identical clients without noise: the root in Theorem 3.3 uses c5 in print, which is then 0.
         calm: Any = {"mean": [1.0, 1.0], "sensitivity": [0.1, 0.1], "scale": 0.0, "start": 3.0}
         found = theorem_3_3(Assumptions.of_gaussian(**calm), 1, 1, printed=form)
         numbers[f"calm_{word}"] = beyond(gaussian_beside(found, **calm, rounds=s.rounds))
@@ -51,9 +51,9 @@ def theorems(s: Study, k: int) -> Outcome:
 
 
 def beyond(beside: Beside) -> float:
-    """The error over its bound: where it is largest if it exceeds it there, else in the limit of t times both.
+    """The error over its bound: the largest ratio if it exceeds 1, else the limit of t times both.
 
-    The start, where both are equal, does not count; a bound that promises nothing gives NaN.
+    The start, where both are equal, does not count; a vacuous bound gives NaN.
     """
     if not np.isfinite(beside.bound_limit):
         return math.nan
@@ -62,7 +62,7 @@ def beyond(beside: Beside) -> float:
 
 
 def _descent(given: Assumptions, s: Study, draws: int = 2000) -> float:
-    """Lemma B.1 with c2 = 4 [...]: largest left side over right side, at random local models of the own example."""
+    """Lemma B.1 with c2 = 4 [...]: largest left over right side, at random local models of the paper's example."""
     rng = np.random.default_rng(s.seed)
     p, m, eps = (s.own[name] for name in ("weights", "mean", "sensitivity"))
     sd = np.broadcast_to(s.own["scale"], m.shape)
@@ -80,7 +80,7 @@ def _descent(given: Assumptions, s: Study, draws: int = 2000) -> float:
 
 @on_gaussian
 def design(s: Study, k: int, few: int, cost: float, target: float, most_steps: int, long_steps: int) -> Outcome:
-    """What Section 3.3 reads off the bounds on E and K, and what the exact error says instead."""
+    """What Section 3.3 concludes from the bounds about E and K, and what the exact error says instead."""
     given, accuracy = s.given, (s.way * target) ** 2
 
     def theorem(E: int, n: int = k) -> Theorem:
@@ -89,7 +89,7 @@ def design(s: Study, k: int, few: int, cost: float, target: float, most_steps: i
     counts = np.arange(1, most_steps + 1)
     steps = np.array([steps_to_accuracy(theorem(int(E)), accuracy) for E in counts])
     per_round, total, half = steps / counts, steps * (1 + cost / counts), most_steps // 2
-    # gamma / (E^2 log E) goes to a constant: how fast it still changes, late over early.
+    # gamma / (E^2 log E) tends to a constant: its rate of change, late over early.
     order = {E: theorem(E).gamma / (E**2 * math.log(E)) for E in (half // 10, most_steps // 10, half, most_steps)}
     own = [s.of_steps(int(E), long_steps) for E in counts[:20]]
     seen = np.array([one.steps_to(one.exact(), s.way * target) for one in own]) * (1 + cost / counts[:20])
@@ -107,9 +107,9 @@ def design(s: Study, k: int, few: int, cost: float, target: float, most_steps: i
 
 
 def scaling(weights: list[float], sensitivity: float, scale: float, mean_m: float) -> Outcome:
-    """Scheme II with unequal weights by scaled objectives g_i = N p_i f_i: the constants as printed and as they are.
+    """Scheme II with unequal weights via scaled objectives g_i = N p_i f_i: printed against true constants.
 
-    Equal clients, so that f_i = f and varsigma = 0; theta_PS = mean_m / (1 - sensitivity).
+    Identical clients, so f_i = f and varsigma = 0; theta_PS = mean_m / (1 - sensitivity).
     """
     p = np.asarray(weights)
     q = len(p) * p

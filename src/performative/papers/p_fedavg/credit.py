@@ -1,6 +1,6 @@
 """Credit scores that borrowers react to: three schemes on a real table, with three strengths of reaction.
 
-The data come through `pf.data`: PERFORMATIVE_DATA, the cache, or a download; where none has them, its error says so.
+The data come through `pf.data` (PERFORMATIVE_DATA, the cache, or a download), which raises if none has them.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from performative.types import number, whole
 
 
 class FirstOf(AbstractBatch):
-    """n of n_max independent samples count: sizes differ in a number only, so that one program serves them all."""
+    """Use n of n_max independent samples: sizes differ only in a number, so one program serves them all."""
 
     n: Any = number()
     n_max: int = whole()
@@ -35,7 +35,7 @@ class FirstOf(AbstractBatch):
 
 
 class Whole(AbstractBatch):
-    """All n rows of a client's table at every step, in their order: `Uniform` would shuffle them for nothing."""
+    """All n rows of a client's table at every step, in order: `Uniform` would shuffle them needlessly."""
 
     n: int = whole()
 
@@ -48,7 +48,7 @@ class Whole(AbstractBatch):
 
 
 class Field(NamedTuple):
-    """At one model theta, under the data that it causes.
+    """Quantities at one model theta, on the data it induces.
 
     Args:
         gradient: grad f, [d]; slope: the derivative of grad f(theta; theta), the reaction included, [d, d]
@@ -62,7 +62,7 @@ class Field(NamedTuple):
 
 
 def field(problem: pf.Problem, theta: np.ndarray, reaction: float = 1.0) -> Field:
-    """Logistic loss with an L2 that spares the intercept; x = x_bar - reaction eps_i theta on the columns that move."""
+    """Logistic loss, L2 penalty except on the intercept; x = x_bar - reaction eps_i theta on strategic columns."""
     population, loss = _parts(problem)
     moves, ridge = np.zeros(len(theta)), np.full(len(theta), float(loss.penalty))
     moves[list(population.features)] = 1.0
@@ -89,10 +89,10 @@ def field(problem: pf.Problem, theta: np.ndarray, reaction: float = 1.0) -> Fiel
 
 
 def solve(effect: str) -> tuple[pf.Problem, np.ndarray, np.ndarray]:
-    """The problem, the minimizer on data before any reaction, and the stable point, by Newton's method.
+    """The problem, the minimizer on pre-reaction data, and the stable point, by Newton's method.
 
     Args:
-        effect: "paper" (eps in [0.9, 1.1], penalty 1/n), "released" (ten times both), or "strong", which is ours
+        effect: "paper" (eps in [0.9, 1.1], penalty 1/n), "released" (ten times both), or "strong" (ours)
     """
     problem, _ = pf.cases.strategic_credit("p_fedavg", "strong" if effect == "strong" else "paper")
     if effect == "released":
@@ -105,14 +105,14 @@ def solve(effect: str) -> tuple[pf.Problem, np.ndarray, np.ndarray]:
                 break
             theta = theta - np.linalg.solve(at.slope, at.gradient)
         else:
-            raise RuntimeError(f"credit, {effect}: Newton's method did not settle in 50 steps.")
+            raise RuntimeError(f"credit, {effect}: Newton's method did not converge in 50 steps.")
         points.append(theta)
     return problem, points[0], points[1]
 
 
 @dataclasses.dataclass(frozen=True)
 class Runs:
-    """P-FedAvg with eta_t = beta / (t + gamma), recorded each `every` rounds; risks at so many `points`."""
+    """P-FedAvg with eta_t = beta / (t + gamma), recorded every `every` rounds; risks at `points` points."""
 
     beta: float
     gamma: float
@@ -128,7 +128,7 @@ class Runs:
         self, problem: pf.Problem, start: np.ndarray, stable: np.ndarray, settings: Mapping[Any, Mapping[str, Any]],
         repeats: int | None = None,
     ) -> dict[Any, History]:  # fmt: skip
-        """These settings: one program for all that differ in numbers only."""
+        """Run these settings; those that differ only in numbers share one program."""
         algorithm = pf.p_fedavg(pf.schedules.harmonic(self.beta, self.gamma), local_steps=self.local_steps)
         how: Any = {"stable": stable, "optimal": stable, "every": self.every, "risks": self.points, "dtype": None}
         return sweep(problem, algorithm, settings, self.rounds, start, self.seed, repeats or self.repeats, **how)
@@ -141,9 +141,9 @@ class Runs:
 
 @given(Runs)
 def schemes(run: Runs, effects: list[str], batch: int) -> Outcome:
-    """Figure 2c, 2d: from the static minimizer, with the printed, the released and a strong reaction.
+    """Figures 2c and 2d: from the static minimizer, with the printed, the released and a strong reaction.
 
-    The static learner beside takes the same steps on data that do not react.
+    The static learner, for comparison, takes the same steps on data that do not react.
     """
     numbers: dict[str, Any] = {}
     data = {}
@@ -168,10 +168,10 @@ def schemes(run: Runs, effects: list[str], batch: int) -> Outcome:
 
 
 def _reacting(problem: pf.Problem, factor: float) -> pf.Problem:
-    """The same people, who react so many times as strongly."""
+    """The same people, reacting `factor` times as strongly."""
     return eqx.tree_at(lambda p: p.population.strength, problem, factor * np.asarray(_parts(problem)[0].strength))
 
 
 def _parts(problem: pf.Problem) -> tuple[Any, Any]:
-    """Population and loss; their kinds are those of `pf.cases.strategic_credit`."""
+    """Population and loss, of the types that `pf.cases.strategic_credit` uses."""
     return problem.population, problem.loss

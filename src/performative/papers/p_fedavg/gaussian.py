@@ -1,4 +1,4 @@
-"""Figures on the Gaussian problem: who takes part, how much local work, and what it costs in time."""
+"""Figures on the Gaussian problem: participation, local work, and their cost in time."""
 
 import itertools
 from typing import Any
@@ -10,7 +10,7 @@ from performative.papers.outcome import Outcome, curves, lay_out, mean
 from performative.papers.p_fedavg.instance import SCHEMES, Study, by_step, fall, on_gaussian, ratio, square, taking_part
 from performative.papers.runs import distance, ends, word
 
-# Accuracies, as shares of the distance at the start, at which speed is read: the paper names none.
+# Target accuracies, as fractions of the initial distance, at which speed is measured: the paper gives none.
 SHARES = (0.5, 0.1, 0.01)
 
 
@@ -34,7 +34,7 @@ def schemes(s: Study, k: int) -> Outcome:
         "variance_to_full": (spread, spread * float(np.sqrt(4 / (s.repeats - 1)))),
     }
     for name, moments in known.items():
-        # t MSE over its limit goes to 1: how far it is off at the end, over how far after a tenth of the rounds.
+        # t MSE over its limit tends to 1: its deviation at the end over that after a tenth of the rounds.
         off = np.abs((s.t + s.gamma) * moments.mse / s.limit(SCHEMES[name], k) - 1)
         expected, key = float(moments.mse[s.rounds]), word(name)
         numbers |= {f"fall_{key}": fall(runs[name]), f"off_limit_{key}": float(off[-1] / off[len(off) // 10])}
@@ -46,9 +46,9 @@ def schemes(s: Study, k: int) -> Outcome:
 
 @on_gaussian
 def stragglers(s: Study, counts: list[int], drawn: list[int], longest: float, horizon: float) -> Outcome:
-    """E = 1; the server waits for the first K of N, who answer after uniform(0, longest); a step takes 1.
+    """E = 1; the server waits for the first K of N clients, who answer after uniform(0, longest); a step takes 1.
 
-    Those `drawn` are simulated, all are known exactly.
+    Those in `drawn` are simulated; all are known exactly.
     """
     latency = pf.participation.UniformLatency(longest)
     # The K-th of N uniform times is K / (N + 1) of the longest on average.
@@ -62,7 +62,7 @@ def stragglers(s: Study, counts: list[int], drawn: list[int], longest: float, ho
     times = {k: steps[k] * wait[k] for k in counts}
     inner = np.min([times[k] for k in counts[1:-1]], axis=0)
     numbers: dict[str, Any] = s.marks | {
-        # A K that is neither the least nor the largest, at the accuracy that suits it best.
+        # A K that is neither smallest nor largest, at the accuracy where it does best.
         "inner_over_ends": float(np.min(inner / np.minimum(times[counts[0]], times[counts[-1]]))),
         "inner_over_all": float(np.min(inner / times[counts[-1]])),
         "largest_step_ratio": max(float(np.max(steps[b] / steps[a])) for a, b in itertools.pairwise(counts)),
@@ -80,21 +80,21 @@ def stragglers(s: Study, counts: list[int], drawn: list[int], longest: float, ho
 def local_work(
     s: Study, local_steps: list[int], costs: list[float], horizon: float, long_steps: int, most_steps: int
 ) -> Outcome:
-    """E local steps with everyone present; an exchange costs C steps: time = t + C t / E. E = 1 is multi-agent PP.
+    """E local steps with full participation; communication costs C steps: time = t + C t / E. E = 1: multi-agent PP.
 
-    Simulated to the time `horizon` of the first cost. The best E is sought from 1 to `most_steps`.
+    Simulated until time `horizon` of the first cost. The best E is searched from 1 to `most_steps`.
     """
     rounds = {E: max(1, round(horizon / (E + costs[0]))) for E in local_steps}
     runs = s.sweep({E: {"local_steps": E, "rounds": rounds[E]} for E in local_steps})
     counts = np.arange(1, most_steps + 1)
     known = {E: s.of_steps(E, long_steps).exact() for E in counts.tolist()}
-    # Steps to 10, 1 and 0.5 % of the distance at the start, [accuracies, counts].
+    # Steps to 10, 1 and 0.5 % of the initial distance, [accuracies, counts].
     steps = np.array([s.of_steps(E, 1).times({E: known[E]}, (0.1, 0.01, 0.005))[E] for E in known]).T
     numbers: dict[str, Any] = dict(s.marks)
     data, best = {}, {}
     for cost in costs:
         times = steps * (1 + cost / counts)
-        # The time of E = 1 over that of the better of the paper's E > 1; and a middle E over both ends of the range.
+        # Time of E = 1 over the better of the paper's E > 1; and an intermediate E over both ends of the range.
         gain = times[:, 0] / np.min([times[:, E - 1] for E in local_steps if E > 1], axis=0)
         middle = times[:, 1:-1].min(axis=1) / np.minimum(times[:, 0], times[:, -1])
         numbers |= {f"gain_c{cost:g}": float(gain[:2].min()), f"gain_fine_c{cost:g}": float(gain[2])}
@@ -103,7 +103,7 @@ def local_work(
         data[f"cost_{cost:g}"] = lay_out(lines)
     numbers["best_e_growth"] = float(np.max(best[costs[0]] - best[costs[1]]))
     for E, run in runs.items():
-        # Nobody is left out, so that the drift decides the error; the little luck there is has a known variance.
+        # With full participation drift dominates the error; the little randomness left has a known variance.
         numbers[f"model_e{E}"] = mean(ends(run))[0], float(np.sqrt(known[E].variance[rounds[E]] / s.repeats))
         numbers[f"exact_model_e{E}"] = float(known[E].mean[rounds[E]])
         # Every local step takes one sample of each client, and every client sends one update a round.

@@ -1,6 +1,6 @@
-"""Image classifiers whose clients look harder at some classes than at others: Section 4.3.
+"""Image classifiers whose clients reweight classes: Section 4.3.
 
-The data come through `pf.data`: PERFORMATIVE_DATA, the cache, or a download; where none has them, its error says so.
+The data come through `pf.data` (PERFORMATIVE_DATA, the cache, or a download), which raises if none has them.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from performative.papers.runs import given, sweep, word
 class Setting:
     """P-FedAvg with momentum; eta = rate / (1 + r / offset) in round r.
 
-    Class weights follow what images held out tell, by loss or by accuracy, once a round or after each local step.
+    Class weights follow the loss or accuracy on held-out images, once per round or after each local step.
     """
 
     data: str
@@ -53,7 +53,7 @@ class Setting:
         return images, *pf.networks.cnn(images.shape, 10, channels=(self.width, 2 * self.width))
 
     def run(self, problem: pf.Problem, theta: Any, temperatures: list[float], deploy: str) -> dict[float, History]:
-        """One history for each temperature; 0 is data that stay."""
+        """One history for each temperature; 0 means static data."""
         steps = self.offset * self.local_steps
         algorithm = pf.p_fedavg(
             rate=pf.schedules.harmonic(self.rate * steps, steps),
@@ -71,8 +71,8 @@ def reweighted(s: Setting, temperatures: list[float], variants: list[list[str]],
     """Class weights w_k ~ exp(temperature * a_k), with a_k the loss, or the accuracy on a model that is `trained`.
 
     `variants` are pairs of what is measured and when ("round" or "step"); the first is run at all temperatures, the
-    others at the first one. A network without training is right about one class or two: accuracies start from a model
-    that was trained for so many rounds on data that stay.
+    others at the first temperature. An untrained network gets only a class or two right, so runs by accuracy start from
+    a model trained for `trained` rounds on static data.
     """
     numbers: dict[str, Any] = {}
     lines, worst = {}, {}
@@ -89,7 +89,7 @@ def reweighted(s: Setting, temperatures: list[float], variants: list[list[str]],
             name = f"{by}, each {deploy}, beta = {temperature:g}"
             key = word(name).replace("_=", "")
             if temperature > 0:
-                # Row 0 is the start, and row 1 leads from even weights to those of the first model.
+                # Row 0 is the start; row 1 goes from uniform weights to those of the first model.
                 early, late = moved[:, 2:7].mean(axis=1), moved[:, -max(1, s.rounds // 8) :].mean(axis=1)
                 step = 1 / (1 + np.arange(s.rounds) / s.offset)
                 fewer = step[1:6].mean() / step[-max(1, s.rounds // 8) :].mean()

@@ -1,4 +1,4 @@
-"""The Gaussian problem that both versions of the paper measure on, and its exact error."""
+"""The Gaussian problem used in both versions of the paper, and its exact error."""
 
 import dataclasses
 import functools
@@ -29,8 +29,8 @@ def taking_part(scheme: str, k: int) -> Any:
 class Study:
     """z ~ N(m_i + eps_i theta, scale^2), l = (theta - z)^2 / 2, under P-FedAvg with eta_t = beta / (t + gamma).
 
-    m_i, eps_i are uniform with exactly these moments, weighted by p_i (equal where none are given), so that theta_PS =
-    mean_m / (1 - sensitivity) exactly. Simulated for `rounds`; the exact recursion goes on to `long_rounds`.
+    m_i, eps_i are uniform with exactly these moments, weighted by p_i (equal by default), so theta_PS = mean_m / (1 -
+    sensitivity) exactly. Simulated for `rounds`; the exact recursion continues to `long_rounds`.
     """
 
     clients: int
@@ -79,12 +79,12 @@ class Study:
 
     @property
     def marks(self) -> dict[str, float]:
-        """Reference lines: theta_PO on axes of the distance to theta_PS, where theta_PS itself is 0."""
+        """Reference line for theta_PO on a distance-to-theta_PS axis."""
         return {"theta_PO": abs(self.optimal - self.stable)}
 
     @property
     def way(self) -> float:
-        """From the start to the stable point."""
+        """Distance from the start to the stable point."""
         return abs(self.start - self.stable)
 
     @property
@@ -98,11 +98,11 @@ class Study:
 
     @property
     def eta(self) -> np.ndarray:
-        """The step of every local step of the exact recursion."""
+        """The step size of every local step of the exact recursion."""
         return self.beta / (np.arange(self.long_rounds * self.local_steps) + self.gamma)
 
     def of_steps(self, E: int, steps: int) -> "Study":
-        """With E local steps a round, and rounds for so many steps at least."""
+        """The study with E local steps per round and enough rounds for at least `steps` steps."""
         return dataclasses.replace(self, local_steps=E, long_rounds=-(-steps // E))
 
     def exact(self, scheme: str = "full", k: int | None = None, eta: np.ndarray | None = None) -> Moments:
@@ -117,9 +117,9 @@ class Study:
         return gaussian_rate(**self.own, beta=self.beta, **how)
 
     def steps_to(self, moments: Moments, level: float) -> float:
-        """Local steps after which the root mean square error stays below `level`; infinite where it does not.
+        """Local steps after which the root mean square error stays below `level`; infinite if it never does.
 
-        The last exit, not the first hit: with many local steps the way overshoots.
+        The last exit, not the first hit: with many local steps the trajectory overshoots.
         """
         outside = np.flatnonzero(np.sqrt(moments.mse) > level)
         if len(outside) and outside[-1] == len(moments.mse) - 1:
@@ -127,7 +127,7 @@ class Study:
         return float((outside[-1] + 1) * self.local_steps if len(outside) else 0)
 
     def times(self, known: Mapping[Any, Moments], shares: tuple[float, ...]) -> dict[Any, np.ndarray]:
-        """`steps_to` these shares of the way."""
+        """`steps_to` these fractions of the initial distance."""
         return {name: np.array([self.steps_to(one, self.way * x) for x in shares]) for name, one in known.items()}
 
     def line(self, moments: Moments, t: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -144,10 +144,10 @@ on_gaussian = given(Study)
 
 
 def square(history: History, expected: float) -> tuple[float, float]:
-    """Mean over repeats of the last distance^2, and the standard error that it should have.
+    """Mean over repeats of the final distance^2, and its theoretical standard error.
 
-    The error of theta is near to normal, so that distance^2 has variance 2 expected^2: that is known better than from
-    a handful of repeats.
+    The error of theta is nearly normal, so distance^2 has variance 2 expected^2, which is more accurate than an
+    estimate from a handful of repeats.
     """
     values = distance(history)[:, -1] ** 2
     return float(values.mean()), float(expected * np.sqrt(2 / len(values)))
@@ -161,7 +161,7 @@ def ratio(top: Any, bottom: Any) -> tuple[float, float]:
 
 
 def fall(history: History, share: float = 0.2) -> tuple[float, float]:
-    """Root mean square distance at the end over that after this share of the records, with its standard error."""
+    """Root mean square distance at the end over that after `share` of the records, with its standard error."""
     square = distance(history) ** 2
     found, error = ratio(square[:, -1], square[:, round(share * (square.shape[1] - 1))])
     return found**0.5, error / (2 * found**0.5)
@@ -173,6 +173,6 @@ def by_step(runs: Mapping[str, History]) -> Any:
 
 
 def _with_moments(x: np.ndarray, p: np.ndarray, center: float, variance: float) -> np.ndarray:
-    """Shifted and scaled to weighted mean and weighted variance."""
+    """Shift and scale to this weighted mean and weighted variance."""
     x = x - p @ x
     return center + x * np.sqrt(variance / (p @ x**2))

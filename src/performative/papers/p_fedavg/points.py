@@ -1,4 +1,4 @@
-"""What is assumed, where the stable point is, whether it attracts, how far the optimum lies: Section 2, by numbers."""
+"""The assumptions, the stable point, its stability, and the distance to the optimum: Section 2, numerically."""
 
 import jax
 import jax.numpy as jnp
@@ -62,7 +62,7 @@ def _bounded_gradients(draws: int, seed: int) -> dict[str, float]:
 def stability(
     mean_m: float, spread: list[float], below: float, above: float, start: float, deployments: int, mixed: list[float]
 ) -> Outcome:
-    """Proposition 2.8 on its own instance: eps_i = eps_bar + spread, with eps_bar below, at and above mu / L = 1."""
+    """Proposition 2.8 on its instance: eps_i = eps_bar + spread, with eps_bar below, at and above mu / L = 1."""
     shifts = np.asarray(spread)
     m = np.full(len(shifts), mean_m)
 
@@ -79,7 +79,7 @@ def stability(
         "contraction_bound": proposition_2_8(given).factor,
         "end_below": float(abs(calm[-1] - gaussian_points(m, below + shifts).stable)),
         "least_last_step_at_one": float(min(steps[-1] / steps[0] for steps in drifts)),
-        # How far one deployment moves a model: nowhere by nothing, unless there is a stable point.
+        # How far one deployment moves a model: the step is zero only at a stable point.
         "least_move_above": min(float(abs(np.diff(retrain(above + shifts, t, 1))[0])) for t in (apart, start, 100.0)),
         "end_mixed": float(abs(retrain(few, start)[-1] - gaussian_points(m[: len(few)], few).stable)),
     }
@@ -88,7 +88,7 @@ def stability(
 
 @on_gaussian
 def optimum(s: Study, draws: int) -> Outcome:
-    """Proposition 2.9: on the paper's own example, and where the loss is Lipschitz in z.
+    """Proposition 2.9: on the paper's own example, and with a loss that is Lipschitz in z.
 
     The latter is l = mu theta^2 / 2 - theta z with z = m - eps theta: theta_PS = m / (mu + eps),
     theta_PO = m / (mu + 2 eps), and at theta_PO the loss is |theta_PO|-Lipschitz in z.

@@ -17,7 +17,7 @@ from performative.papers.runs import distance, given, late, word
 def batches(run: Runs, start: str, effects: list[str], sizes: list[int], long_rounds: int) -> Outcome:
     """Batch sizes up to whole tables, from the static minimizer or from the stable point itself.
 
-    Beside the runs: noisy steps linearized at the stable point, everyone present, for `long_rounds`.
+    In addition: noisy steps linearized at the stable point, full participation, for `long_rounds`.
     """
     numbers: dict[str, Any] = {}
     data: dict[str, Any] = {}
@@ -25,7 +25,7 @@ def batches(run: Runs, start: str, effects: list[str], sizes: list[int], long_ro
         problem, static, stable = solve(effect)
         at = static if start == "static" else stable
         found = run.simulate(problem, at, stable, run.drawn(sizes))
-        # With whole tables and everyone present nothing is random: one run says it all.
+        # With whole tables and full participation nothing is random: one run suffices.
         rows = Whole(int(np.max(problem.population.rows)))
         whole = run.simulate(problem, at, stable, {"whole": {"batch": rows}}, repeats=1)["whole"]
         way, known, lines = float(np.linalg.norm(static - stable)), field(problem, stable), {}
@@ -57,7 +57,7 @@ def batches(run: Runs, start: str, effects: list[str], sizes: list[int], long_ro
 
 
 def _rms(top: History, bottom: History, share: float = 0.0) -> tuple[float, float]:
-    """Ratio of root mean square distances over this last share of the rounds (at the end), with its standard error."""
+    """Ratio of root mean square distances over the last `share` of the rounds (0: the end), with its standard error."""
     top_of, bottom_of = (np.mean(late(distance(one), share) ** 2, axis=1) for one in (top, bottom))
     if len(top_of) != len(bottom_of):
         top_of = np.full(len(bottom_of), top_of.mean())

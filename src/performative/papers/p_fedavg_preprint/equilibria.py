@@ -1,4 +1,4 @@
-"""Section 3.3: borrowers who change what a lender sees, as a game. Best responses are searched for, not assumed."""
+"""Section 3.3: strategic borrowers and a lender as a game. Best responses are found by search, not assumed."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ from performative.papers.outcome import Outcome, over
 def strategic(clients: int, rows: int, strength: list[float], penalty: float, moves: int, seed: int) -> Outcome:
     """One feature x, which its owner changes to maximize -theta x - (x - x_bar)^2 / (2 strength_i).
 
-    The lender minimizes a logistic loss. Leader and followers are optimized by search; what they find is compared with
-    the library's stable and optimal point.
+    The lender minimizes a logistic loss. Leader and followers are optimized by search; the result is compared with the
+    library's stable and optimal points.
     """
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, (clients, rows))
@@ -62,7 +62,7 @@ def strategic(clients: int, rows: int, strength: list[float], penalty: float, mo
 
 
 def _reacted(population: Any, theta: float) -> np.ndarray:
-    """The rows as the library has people change them, [clients, rows]."""
+    """The rows after the library's reaction, [clients, rows]."""
     with jax.enable_x64(True):
         everyone, model = jax.tree.map(jnp.asarray, population), jnp.asarray([theta])
 

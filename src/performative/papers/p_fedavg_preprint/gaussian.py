@@ -1,4 +1,4 @@
-"""Figures 2, 3, 4 and 6: the Gaussian problem with more local work, fewer clients, unlike clients, a constant step."""
+"""Figures 2, 3, 4 and 6: the Gaussian problem with more local work, fewer or heterogeneous clients, constant steps."""
 
 import itertools
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from performative.papers.p_fedavg.instance import NAMES, Study, by_step, fall, o
 from performative.papers.runs import ends, quiet
 from performative.theory import Moments
 
-DRAWN = ("one", "two")  # the schemes that draw
+DRAWN = ("one", "two")  # the schemes that sample clients
 Known = Mapping[tuple[str, Any], Moments]
 
 
 def _compared(runs: Mapping[tuple[str, Any], History], known: Known) -> dict[str, Any]:
-    """Mean squares of the last distances and what the exact recursion says of them, by scheme and setting."""
+    """Mean squared final distances and their exact values, by scheme and setting."""
     numbers: dict[str, Any] = {}
     for (scheme, name), run in runs.items():
         expected = float(known[scheme, name].mse[int(run.rounds[-1])])
@@ -29,7 +29,7 @@ def _compared(runs: Mapping[tuple[str, Any], History], known: Known) -> dict[str
 
 @on_gaussian
 def local_steps(s: Study, k: int, counts: list[int], drawn: list[int], steps: int, long_steps: int) -> Outcome:
-    """Figure 2: E local steps under both schemes. Those `drawn` are simulated, all are known exactly."""
+    """Figure 2: E local steps under both schemes. Those in `drawn` are simulated; all are known exactly."""
     runs = s.sweep({
         (scheme, E): {"participation": taking_part(scheme, k), "local_steps": E, "rounds": -(-steps // E)}
         for scheme in DRAWN for E in drawn
@@ -45,7 +45,7 @@ def local_steps(s: Study, k: int, counts: list[int], drawn: list[int], steps: in
 
 @on_gaussian
 def participants(s: Study, counts: list[int], drawn: list[int]) -> Outcome:
-    """Figure 3: K clients a round, both schemes. Those `drawn` are simulated, all are known exactly."""
+    """Figure 3: K clients per round, both schemes. Those in `drawn` are simulated; all are known exactly."""
     runs = s.sweep({(scheme, k): {"participation": taking_part(scheme, k)} for scheme in DRAWN for k in drawn})
     known = {(scheme, k): s.exact(scheme, k) for scheme in DRAWN for k in counts}
     numbers: dict[str, Any] = s.marks | _compared(runs, known)
@@ -84,7 +84,7 @@ def heterogeneity(s: Study, cases: dict[str, list[float]], k: int) -> Outcome:
 
 @on_gaussian
 def constant_step(s: Study, rate: float) -> Outcome:
-    """Figure 6: a step that does not decay, everyone present. Beside it E = 1 with the same step, exactly."""
+    """Figure 6: a constant step, full participation. For comparison: E = 1 with the same step, exactly."""
     algorithm = pf.p_fedavg(rate, local_steps=s.local_steps)
     run = pf.run(s.problem, algorithm, s.rounds, s.start, s.seed, s.repeats, **quiet())
     whole, single = replace(s, long_rounds=s.rounds), s.of_steps(1, s.rounds * s.local_steps)

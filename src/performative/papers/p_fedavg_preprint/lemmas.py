@@ -1,4 +1,4 @@
-"""The appendices' propositions and lemmas, each on an instance that can be worked out."""
+"""The appendices' propositions and lemmas, each on a tractable instance."""
 
 import itertools
 from dataclasses import replace
@@ -26,10 +26,10 @@ SCHEMES = ("full", "one", "two")
 
 @on_gaussian
 def appendices(s: Study, k: int, mild: dict[str, Any], wider: float) -> Outcome:
-    """Appendix A on pricing, B and C on Gaussian clients, B.4, D.5 and D.8 on alike clients, D on two or four.
+    """Appendix A on pricing, B and C on Gaussian clients, B.4, D.5 and D.8 on identical clients, D on two or four.
 
-    Lemmas B.1 to C.4 on clients with `mild` differences, for whom the steps that they allow are of a size that can be
-    told from 0; Theorem C.5 on the paper's own example with steps of `wider` times the beta and gamma of Section 3.
+    Lemmas B.1 to C.4 on clients with `mild` differences, for which the steps they allow are not vanishingly small;
+    Theorem C.5 on the paper's own example with `wider` times the beta and gamma of Section 3.
     """
     numbers = _contraction() | _spread_of_clients() | _smooth_constant() | _sampling() | _step_sums()
     for scheme in SCHEMES:
@@ -100,9 +100,9 @@ def _any_steps(rounds: int) -> dict[str, float]:
 
 
 def _bounded_gradients(rounds: int) -> dict[str, float]:
-    """Theorems D.5 and D.8 where the reaction is strong, beta = 300: beta mu - 1 = 299, 2 beta (1 - eps) - 1 = 5.
+    """Theorems D.5 and D.8 under a strong reaction, beta = 300: beta mu - 1 = 299, 2 beta (1 - eps) - 1 = 5.
 
-    Two clients that are alike, of whom Schemes I and II draw one.
+    Two identical clients, of which Schemes I and II sample one.
     """
     alike: Any = {"mean": [0.01, 0.01], "sensitivity": [0.99, 0.99], "scale": 1.0, "start": 1.0}
     given, found = Assumptions.of_gaussian(**alike, G=1.2), {}
@@ -113,13 +113,13 @@ def _bounded_gradients(rounds: int) -> dict[str, float]:
         for which, theorem in theorems.items():
             beside = gaussian_beside(theorem, **alike, rounds=rounds)
             found[f"{which}_{name}"] = beyond(beside)
-        # The second moment of a gradient, sigma^2 + (1 - eps)^2 E(theta - theta_PS)^2, at all that is visited.
+        # The second moment of a gradient, sigma^2 + (1 - eps)^2 E(theta - theta_PS)^2, at all visited models.
         found[f"visited_{name}"] = float(np.max(1.0 + 0.01**2 * beside.exact)) / 1.2**2
     return found | {"far_gradient": (1.0 + 0.01**2 * 1e6**2) / 1.2**2}
 
 
 def _spread_of_clients() -> dict[str, float]:
-    """Lemmas D.2, D.4 and D.6: four clients that pull apart by +-10, E = 20 small steps, no noise, two drawn."""
+    """Lemmas D.2, D.4 and D.6: four clients with offsets +-10, E = 20 small steps, no noise, two sampled."""
     m, eta, steps, pull, k = np.array([10.0, -10.0, 10.0, -10.0]), 1e-4, 20, 10.0, 2
     still, N = np.zeros(4), 4
     _, before, _ = local_maps(m, still, still, np.full((1, steps - 1), eta), "step", 0.0)

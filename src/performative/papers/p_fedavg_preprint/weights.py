@@ -20,7 +20,7 @@ from performative.theory.gaussian import local_maps, weight_moments
 def weighted(s: Study, weight_variance: float, k: int) -> Outcome:
     """Full participation and both schemes with unequal weights.
 
-    Scheme II averages updates; averaging models, as the paper prints it, is known exactly too.
+    Scheme II averages updates; averaging models, as the paper prints it, is also computed exactly.
     """
     p = unequal_weights(s.clients, weight_variance)
     own = replace(s, weights=p)
@@ -49,7 +49,7 @@ def weighted(s: Study, weight_variance: float, k: int) -> Outcome:
 def small_steps(s: Study, weight_variance: float, large_beta: float, k: int) -> Outcome:
     """Figure 7: Scheme II with very unequal weights and small steps.
 
-    Beside it, exactly: larger steps, and scaled objectives with both.
+    For comparison, exactly: larger steps, and scaled objectives with both.
     """
     own = replace(s, weights=unequal_weights(s.clients, weight_variance))
     large = replace(own, beta=large_beta)
@@ -78,7 +78,7 @@ def small_steps(s: Study, weight_variance: float, large_beta: float, k: int) -> 
 
 @on_gaussian
 def scaled(s: Study, weight_variance: float, k: int) -> Outcome:
-    """Section 3.2: Scheme II on g_i = N p_i f_i (`Problem.scaled`), and by hand."""
+    """Section 3.2: Scheme II on g_i = N p_i f_i (`Problem.scaled`), and computed by hand."""
     own = replace(s, weights=unequal_weights(s.clients, weight_variance))
     algorithm = pf.p_fedavg(s.rate, local_steps=s.local_steps, participation=pf.SchemeTwo(k))
     run = pf.run(own.problem.scaled(), algorithm, s.rounds, s.start, s.seed, s.repeats, **quiet())
@@ -99,7 +99,7 @@ def scaled(s: Study, weight_variance: float, k: int) -> Outcome:
 
 
 def unequal_weights(clients: int, variance: float) -> np.ndarray:
-    """Weights that sum to one with exactly this variance: quantiles of a lognormal, whose spread is solved for."""
+    """Weights that sum to one with exactly this variance: quantiles of a lognormal with its spread solved for."""
     z = stats.norm.ppf((np.arange(clients) + 0.5) / clients)
 
     def weights(spread: float) -> np.ndarray:
@@ -116,14 +116,14 @@ def excess_variance(p: np.ndarray, k: int) -> float:
 
 
 def _excess_drawn(p: np.ndarray, k: int, seed: int, draws: int = 20000) -> tuple[float, float]:
-    """The same by drawing."""
+    """`excess_variance` by Monte Carlo."""
     rng = np.random.default_rng(seed)
     kept = np.argsort(rng.uniform(size=(draws, len(p))), axis=1)[:, :k]
     return mean((p[kept].sum(axis=1) * len(p) / k - 1) ** 2)
 
 
 def averaged(s: Study, k: int, scaled: bool = False) -> Moments:
-    """Scheme II with averages of models, theta <- sum over the drawn of w_i theta_i: exact moments.
+    """Scheme II with averages of models, theta <- sum over sampled clients of w_i theta_i: exact moments.
 
     w_i = p_i N / K, as printed; or scaled: w_i = 1 / K, and client i steps along N p_i grad f_i (Section 3.2).
     E[(sum w_i u_i)^2] = pair (sum p_i u_i)^2 + sum own_i u_i^2 with u_i = A_i theta + B_i, here of whole models.

@@ -1,4 +1,4 @@
-"""People of Give Me Some Credit who evade a lender: what models get right, and where learning settles, exactly.
+"""Strategic borrowers of Give Me Some Credit: accuracy of models, and where learning settles, exactly.
 
 loss (7): (1 + y)(log(1 + exp(x.theta)) - y x.theta) + penalty |theta|^2 / 2,   x = x_bar - beta y u(theta)
 u(theta) = theta / max(floor, |theta|)                                                        (Example 2.3)
@@ -15,7 +15,7 @@ import performative as pf
 
 
 class Borrowers(NamedTuple):
-    """A table, how far its people go, and what is minimized."""
+    """A table, how far its people move, and the penalty."""
 
     x: np.ndarray
     y: np.ndarray
@@ -44,10 +44,10 @@ class Borrowers(NamedTuple):
         return self.x - self.beta * np.outer(self.y, theta / max(self.floor, float(np.linalg.norm(theta))))
 
     def response_error(self, theta: np.ndarray, count: int = 5) -> float:
-        """Largest distance of x under theta from what maximizes the utility of Example 2.3, for so many who react."""
+        """Largest distance of x under theta from the maximizer of Example 2.3's utility, over `count` who react."""
         chosen = np.flatnonzero(self.y == 1)[:count]
         size = max(self.floor, float(np.linalg.norm(theta)))
-        # beta times the utility, negated: both terms are then of one size.
+        # beta times the utility, negated, so both terms have the same scale.
         found = [
             minimize(lambda x, at=at: self.beta * theta @ x / size + np.sum((x - at) ** 2) / 2, at, tol=1e-10).x
             for at in self.x[chosen]
@@ -61,28 +61,28 @@ class Borrowers(NamedTuple):
         return each * np.minimum(1, clip / np.linalg.norm(each, axis=1, keepdims=True))
 
     def settle(self, clip: float = np.inf) -> np.ndarray:
-        """Where the mean of the clipped gradients is zero: theta_PS without a clip, else PCSGD's fixed point."""
+        """Root of the mean clipped gradient: theta_PS without clipping, else PCSGD's fixed point."""
         theta = np.full(self.x.shape[1], 0.01)
-        for _ in range(200):  # to the neighborhood by plain steps, to the point by a root finder
+        for _ in range(200):  # plain steps to get close, then a root finder
             theta = theta - 0.5 * self.gradients(theta, clip).mean(axis=0)
         found = root(lambda at: self.gradients(at, clip).mean(axis=0), theta, tol=1e-12)
         if np.linalg.norm(found.fun) > 1e-9:
-            raise RuntimeError(f"no fixed point was found at clip={clip}: the mean gradient is {found.fun}.")
+            raise RuntimeError(f"no fixed point found at clip={clip}: the mean gradient is {found.fun}.")
         return np.asarray(found.x)
 
     def drift(self, start: np.ndarray, time: float, clip: float) -> np.ndarray:
-        """Where d theta / ds = -E clip(grad l) leads in s = `time`: PCSGD with small steps of that sum, noise aside."""
+        """Follow d theta / ds = -E clip(grad l) to s = `time`: noiseless PCSGD with small steps of that sum."""
         found = solve_ivp(lambda _, at: -self.gradients(at, clip).mean(axis=0), (0, time), start, "LSODA", rtol=1e-6)
         return np.asarray(found.y[:, -1])
 
     def slopes(self, stable: np.ndarray) -> np.ndarray:
-        """How the mean gradient changes with theta at theta_PS, people reacting, [d, d]."""
+        """Jacobian of the mean gradient at theta_PS, reaction included, [d, d]."""
         return np.asarray(approx_fprime(stable, lambda at: self.gradients(at).mean(axis=0), 1e-6))
 
     def unbiased_square(self, start: np.ndarray, stable: np.ndarray, eta: np.ndarray, sigma: float) -> float:
-        """E |theta_T - theta_PS|^2 of steps along whole gradients plus noise, linear about theta_PS.
+        """E |theta_T - theta_PS|^2 of steps along unclipped gradients plus noise, linearized at theta_PS.
 
-        DiceSGD is that but for gamma times its memory, which vanishes.
+        DiceSGD equals this up to gamma times its memory, which vanishes.
         """
         slopes, noise = self.slopes(stable), np.cov(self.gradients(stable).T) + sigma**2 * np.eye(len(start))
         middle, spread = start - stable, np.zeros_like(noise)
@@ -92,12 +92,12 @@ class Borrowers(NamedTuple):
         return float(middle @ middle + np.trace(spread))
 
     def curvature(self, theta: np.ndarray) -> tuple[float, float]:
-        """Of f(. ; theta) at theta: its least eigenvalue, mu or more; and the largest |d grad l / d x|, L or less."""
+        """Smallest eigenvalue of the Hessian of f(. ; theta) at theta, >= mu; largest |d grad l / d x|, <= L."""
         x = self.reacted(theta)
         chance = expit(x @ theta)
         weight = (1 + self.y) * chance * (1 - chance)
         hessian = x.T @ (weight[:, None] * x) / len(x) + self.penalty * np.eye(x.shape[1])
-        # (1 + y)(chance - y) I + weight x theta': at least the length of its product with theta / |theta|.
+        # (1 + y)(chance - y) I + weight x theta': at least the norm of its product with theta / |theta|.
         unit = theta / np.linalg.norm(theta)
         along = ((1 + self.y) * (chance - self.y))[:, None] * unit + (weight * np.linalg.norm(theta))[:, None] * x
         return float(np.linalg.eigvalsh(hessian)[0]), float(np.linalg.norm(along, axis=1).max())
@@ -107,7 +107,7 @@ def read(problem: pf.Problem) -> Borrowers:
     """The one client of `pf.cases.strategic_credit("pcsgd")`."""
     people, loss = problem.population, problem.loss
     if not (isinstance(people, pf.populations.Strategic) and isinstance(loss, pf.losses.Logistic)):
-        raise ValueError("read needs the problem of people who evade a linear model, with the logistic loss.")
+        raise ValueError("read needs the strategic-borrower problem with a linear model and the logistic loss.")
     return Borrowers(
         np.asarray(people.x[0], np.float64), np.asarray(people.y[0], np.float64),
         float(np.ravel(people.strength)[0]), float(people.floor), float(loss.penalty),

@@ -1,4 +1,4 @@
-"""Theorem 3.4 and its corollaries on the quadratic: bounds against runs, lemmas at every model, minimizers."""
+"""Theorem 3.4 and its corollaries on the quadratic: bounds against runs, lemmas on a grid of models, minimizers."""
 
 import dataclasses
 import math
@@ -33,7 +33,7 @@ def upper_bound(s: Runs, box: float, horizon: int, tuned: dict[str, float], hori
     sharp = pcsgd(known, clip, eta, sigma, q.excess(clip, box)).total
     whole, _, _ = simulate(q, dataclasses.replace(s, clip=known.G), eta, box=box)
     slope = 2 * (2 * (clip**2 + known.G**2) + sigma**2) / q.mu_tilde
-    # exp(-mu~ g T) D + slope g is least where its derivative is zero.
+    # exp(-mu~ g T) D + slope g is minimal where its derivative is zero.
     best = brentq(
         lambda g: slope - horizon * q.mu_tilde * known.distance * math.exp(-q.mu_tilde * g * horizon), 0, 1, xtol=1e-16
     )
@@ -64,7 +64,7 @@ def largest_share(square: np.ndarray, bound: np.ndarray) -> tuple[float, float]:
 
 def _rate_share(start: float, box: float, T: int, p: float, a: float, b: float, beta: float, clip: float,
                 phi: float) -> float:  # fmt: skip
-    """E |theta_T - theta_PS|^2 with the step (15), exactly, over what Corollary 3.7 has within O(.)."""
+    """E |theta_T - theta_PS|^2 with the step (15), exactly, over the expression inside Corollary 3.7's O(.)."""
     q = ClippedQuadratic(p, a, b, beta)
     known, sigma, m = q.assumptions(box, start), clip * math.sqrt(phi * T), q.mu_tilde
     step = float(optimal_step(known, clip, T, sigma, printed=True).step or 0.0)
@@ -74,7 +74,7 @@ def _rate_share(start: float, box: float, T: int, p: float, a: float, b: float, 
 
 
 def _change(q: ClippedQuadratic, box: float) -> float:
-    """The most by which a change exceeds Lemma A.2, over models and worlds; L is the larger of its two constants."""
+    """Largest excess of a gradient change over Lemma A.2, over models and worlds; L is the larger of two constants."""
     u, v = (part.ravel() for part in np.meshgrid(*[np.linspace(-box, box, 41)] * 2))
     du, dv = np.subtract.outer(u, u), np.subtract.outer(v, v)
     allowed = gradient_change(max(1.0, q.a), q.beta, abs(du), abs(dv))
@@ -82,7 +82,7 @@ def _change(q: ClippedQuadratic, box: float) -> float:
 
 
 def _lemmas(q: ClippedQuadratic, clip: float, box: float) -> dict[str, float]:
-    """Lemmas 5.1 and 5.2 over models of X, with theta_PS inside X and at its edge."""
+    """Lemmas 5.1 and 5.2 over models in X, with theta_PS inside X and on its boundary."""
     first, second = [], []
     for radius in (box, abs(q.stable) / 2):
         stable = max(q.stable, -radius)
@@ -102,7 +102,7 @@ def optimal_clips(
     mu: float, L: float, betas: list[float], G: float, distance: float, phi: float, scale: float, offset: float,
     rounds: int, phis: list[float],
 ) -> Outcome:  # fmt: skip
-    """Corollary 3.8 against the minimizer of the bound that it is drawn from."""
+    """Corollary 3.8 against the minimizer of the bound it is derived from."""
     low, high = (ClippedAssumptions(mu, L, beta, G, distance) for beta in betas)
     m = high.mu_tilde
 

@@ -14,7 +14,7 @@ from performative.theory import ClippedQuadratic, DiceAssumptions, dice_model_er
 
 @given(Runs)
 def dice_bound(s: Runs, horizon: int, constant: float) -> Outcome:
-    """DiceSGD in plain NumPy against (18), with falling steps and with constant ones, and what (18) rests on."""
+    """DiceSGD in plain NumPy against (18), with decaying and constant steps, and what (18) relies on."""
     q, eta, long = s.quadratic(s.beta), s.eta, s.steps(horizon)
     gap, lagged, known = _held(q, s, eta)
     flat = np.full(s.rounds, constant)
@@ -48,19 +48,19 @@ def dice_bound(s: Runs, horizon: int, constant: float) -> Outcome:
 
 
 def _held(q: ClippedQuadratic, s: Runs, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray, DiceAssumptions]:
-    """Squared gaps of theta and of theta - gamma e, and the theorem's constants with M as large as the runs' memory."""
+    """Squared gaps of theta and of theta - gamma e, and the theorem's constants with M set to the runs' memory."""
     gap, lagged, memory = simulate(q, s, eta, s.clip)
     return gap, lagged, q.dice_assumptions(s.start, math.sqrt(memory.mean(axis=1).max()))
 
 
 def _largest(eta: np.ndarray, power: int) -> tuple[float, float]:
-    """The least b_bar for gamma_t^2 / gamma_(t+1)^2 <= 1 + b_bar gamma_(t+1)^power: in 1 % of the steps, in all."""
+    """The smallest b_bar for gamma_t^2 / gamma_(t+1)^2 <= 1 + b_bar gamma_(t+1)^power: in 1 % of the steps, in all."""
     needed = (eta[:-1] ** 2 / eta[1:] ** 2 - 1) / eta[1:] ** power
     return float(needed[: len(needed) // 100].max()), float(needed.max())
 
 
 def _lemma(eta: np.ndarray, rate: float, k: int) -> float:
-    """The left side of Lemma A.1's condition less 1, over its right side less 1: at most 1 where it is met."""
+    """The left side of Lemma A.1's condition less 1, over its right side less 1: at most 1 if it is met."""
     return float(np.max(((eta[:-1] / eta[1:]) ** k - 1) / (rate / 2 * eta[1:] ** k)))
 
 
@@ -79,10 +79,10 @@ def _lemma_itself(steps: int = 3000) -> float:
 
 
 def _one_step(q: ClippedQuadratic) -> dict[str, float]:
-    """The most by which one exact step breaks (37), and by which it breaks ours, over models, memories and steps."""
+    """Largest violation of (37), and of our version, by one exact step, over models, memories and steps."""
     x, e = (v.ravel() for v in np.meshgrid(np.linspace(-6, 6, 121), np.linspace(-9, 9, 121)))
     worst = {"printed": 0.0, "corrected": 0.0}
-    # On the instance itself, and on one whose gradients hardly vary.
+    # On the instance itself, and on one with nearly constant gradients.
     for one in (q, ClippedQuadratic(q.p, 1.0, 0.1, 0.0)):
         given = one.dice_assumptions(0.0, 1.0)
         for before, gamma in ((0.1, 0.1), (0.1, 0.099), (0.1, 0.05), (0.02, 0.01), (0.5, 0.4)):
@@ -109,7 +109,7 @@ def _said(
 
 
 def _second_moment(q: ClippedQuadratic) -> dict[str, float]:
-    """Assumption 4.2: how E |grad l(theta_PS; Z)|^2 grows with theta', and its two sides where theta' = theta."""
+    """Assumption 4.2: how E |grad l(theta_PS; Z)|^2 grows with theta', and its two sides at theta' = theta."""
     given = q.dice_assumptions(0.0, 1.0)
 
     def moment(theta: np.ndarray, world: np.ndarray) -> np.ndarray:

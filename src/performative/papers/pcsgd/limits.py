@@ -1,4 +1,4 @@
-"""Theorem 3.5 and the assumptions on the quadratic: points are roots there, and constants are derivatives."""
+"""Theorem 3.5 and the assumptions on the quadratic: points are roots, and constants are derivatives."""
 
 import itertools
 import math
@@ -21,7 +21,7 @@ def lower_bound(
     p: float, a: float, b: float, beta: float, clip: float, betas: list[float], beyond: float, box: float, start: float,
     step: float, rounds: int,
 ) -> Outcome:  # fmt: skip
-    """Theorem 3.5: roots of the mean gradient, clipped and not, against the formulas."""
+    """Theorem 3.5: roots of the mean gradient, clipped and unclipped, against the formulas."""
     q = ClippedQuadratic(p, a, b, beta)
 
     def pull(theta: Any, at: float = beta, c: float = math.inf) -> Any:
@@ -31,7 +31,7 @@ def lower_bound(
     def root(at: float = beta, c: float = math.inf) -> float:
         return float(brentq(pull, -1e3, 1e3, args=(at, c), xtol=1e-14))
 
-    theta = start  # with the mean gradient a clip changes the length only
+    theta = start  # clipping the mean gradient changes only its length
     for _ in range(rounds):
         theta -= step * float(np.clip(pull(theta), -clip, clip))
 

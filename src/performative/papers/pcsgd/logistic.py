@@ -1,4 +1,4 @@
-"""Figures 2, 3 and 4: a lender learns from clipped gradients of people who evade it."""
+"""Figures 2, 3 and 4: a lender learns from clipped gradients of strategic borrowers."""
 
 import dataclasses
 import itertools
@@ -13,14 +13,14 @@ from performative.papers.pcsgd.borrowers import Borrowers, read
 from performative.papers.pcsgd.watching import RANDOM_WALK, Runs, memory_numbers, memory_of, thirds
 from performative.papers.runs import given, models
 
-# Repeats whose risk is measured, which takes longest and varies least.
+# Repeats whose risk is measured: the slowest metric and the least variable.
 _FEW = 4
 RATES = [f"{where}_{label}" for where in ("test", "train") for label in ("positive", "negative")]
 
 
 @given(Runs)
 def credit(s: Runs, betas: list[float], judged: float, sample: int) -> Outcome:
-    """PCSGD and DiceSGD from zero on one table, people going 0.001, 0.01 and 0.1 far."""
+    """PCSGD and DiceSGD from zero on one table, with people moving by 0.001, 0.01 and 0.1."""
     s = dataclasses.replace(s, rows=sample)
     algorithms = {"PCSGD": s.pcsgd(), "DiceSGD": s.dicesgd(s.clip)}
     tables = {beta: pf.cases.strategic_credit("pcsgd", strength=beta, rows=sample) for beta in betas}
@@ -67,7 +67,7 @@ def credit(s: Runs, betas: list[float], judged: float, sample: int) -> Outcome:
     for quantity, each in late_rates.items():
         steps = list(itertools.pairwise(betas)) if "positive" in quantity else [(betas[0], betas[-1])]
         drops = [mean(each[name, one] - each[name, more]) for name in algorithms for one, more in steps]
-        # The least sure one; unrest is said to rise.
+        # The least certain one; the fluctuation is claimed to rise.
         high = max(drops, key=lambda drop: drop[0] + 2 * drop[1])
         low = min(drops, key=lambda drop: drop[0] - 2 * drop[1])
         numbers[f"drop_of_{quantity}"] = high if quantity == "unrest" else low
@@ -75,13 +75,13 @@ def credit(s: Runs, betas: list[float], judged: float, sample: int) -> Outcome:
 
 
 def _unrest(values: np.ndarray) -> np.ndarray:
-    """Spread of each row about its own straight line."""
+    """Standard deviation of each row about its linear trend."""
     x = np.linspace(-1, 1, values.shape[1])
     return np.asarray([(row - np.polyval(np.polyfit(x, row, 1), x)).std() for row in values])
 
 
 def _points(people: Borrowers, stable: np.ndarray, limit: np.ndarray) -> dict[str, Any]:
-    """What is exact about the table."""
+    """The exact numbers of the table."""
     mu, L = people.curvature(stable)
     share = float(people.y.mean())
     near = np.eye(len(stable))[0] * people.floor / 2
@@ -97,6 +97,6 @@ def _points(people: Borrowers, stable: np.ndarray, limit: np.ndarray) -> dict[st
 
 
 def _measure(people: Borrowers, others: Borrowers, theta: np.ndarray) -> dict[str, np.ndarray]:
-    """Rates of people not seen and seen, [repeats, records], and the risk of the first few repeats."""
+    """Test and training rates, [repeats, records], and the risk of the first few repeats."""
     found = [rate for who in (others, people) for rate in np.stack([who.rates(one) for one in theta], 1)]
     return dict(zip(RATES, found, strict=True)) | {"risk": np.stack([people.risk(one) for one in theta[:_FEW]])}

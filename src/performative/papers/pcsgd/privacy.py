@@ -1,4 +1,4 @@
-"""Corollary 3.6 and DiceSGD's sqrt(96): the privacy that is claimed, what the noise gives, what would be enough."""
+"""Corollary 3.6 and DiceSGD's sqrt(96): the claimed privacy, what the noise provides, and what would suffice."""
 
 import math
 from typing import Any
@@ -18,11 +18,11 @@ def claims(
     settings: dict[str, list[float]], enough: dict[str, float], attacked: dict[str, list[float]], watched_rows: int,
     watched_repeats: int, seed: int,
 ) -> Outcome:  # fmt: skip
-    """settings: {name: [epsilon, delta, T, m]}; enough: {name: sigma / c that keeps that epsilon}.
+    """settings: {name: [epsilon, delta, T, m]}; enough: {name: sigma / c that guarantees that epsilon}.
 
     attacked: {name: [epsilon, delta, T, m, runs]}, all with epsilon <= T / m^2; "dice" is DiceSGD, the others are
-    PCSGD. An epsilon that lies between two ends is told as their middle, a quarter of the distance standing for its
-    standard error: two of those reach the ends.
+    PCSGD. An epsilon known to lie in an interval is reported as its midpoint, with a quarter of the width as standard
+    error, so two of those reach the endpoints.
     """
     numbers: dict[str, Any] = {}
     shown: dict[str, float] = {}
@@ -50,7 +50,7 @@ def _between(low: float, high: float) -> tuple[float, float]:
 
 
 def _attacked(name: str, noise: PrintedNoise, repeats: int, seed: int) -> tuple[float, float]:
-    """What an attack shows, 99.9 % sure, and what is proved."""
+    """The epsilon an attack demonstrates with 99.9 % confidence, and the proved one."""
     z, dice, batch = noise.noise_multiplier, name == "dice", pf.Fixed(1)
     algorithm = (
         pf.dicesgd(1.0, 1.0, 1.0, math.sqrt(96) * z, batch=batch) if dice else pf.pcsgd(1.0, 1.0, z, batch=batch)
@@ -62,9 +62,9 @@ def _attacked(name: str, noise: PrintedNoise, repeats: int, seed: int) -> tuple[
 
 
 def _unhidden(rows: int, repeats: int, seed: int) -> dict[str, Any]:
-    """Remark 2.4: how often models that are projected, their gradients neither clipped nor noised, give one row away.
+    """Remark 2.4: how often projected models, with gradients neither clipped nor noised, reveal one row.
 
-    All rows but one pull down. Whatever moves up was drawn from the table with that one, for certain.
+    All rows but one pull down. A model that moves up must come from the table with that row.
     """
     table = np.full((1, rows), -1.0)
     table[0, 0] = 1.0

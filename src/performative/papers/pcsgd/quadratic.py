@@ -1,4 +1,4 @@
-"""Figure 1: a number that is learnt from clipped gradients, which silence the few who have large ones."""
+"""Figure 1: a scalar learned from clipped gradients, which mute the few people with large ones."""
 
 import dataclasses
 import math
@@ -23,7 +23,7 @@ from performative.theory import dice_model_error, dicesgd, travel
 
 @given(Runs)
 def gap(s: Runs, betas: list[float], memory_clip: float, box: float) -> Outcome:
-    """PCSGD and DiceSGD from one start, the second with sqrt(96) times the noise and nowhere projected."""
+    """PCSGD and DiceSGD from the same start, the latter with sqrt(96) times the noise and no projection."""
     settings: dict[tuple[str, float], dict[str, Any]] = {}
     for beta in betas:
         problem = pf.cases.quadratic(beta, s.p, s.a, s.b, s.rows, box=box)
@@ -55,10 +55,10 @@ def gap(s: Runs, betas: list[float], memory_clip: float, box: float) -> Outcome:
 
 @given(Runs)
 def memory_clip(s: Runs, memory_clips: list[float], far: float) -> Outcome:
-    """DiceSGD with memory clips on both sides of what it needs, and from a start too far away."""
+    """DiceSGD with memory clips below and above what it needs, and from a start too far away."""
     problem = dataclasses.replace(pf.cases.quadratic(s.beta, s.p, s.a, s.b, s.rows), domain=None)
     exact, settings = s.quadratic(s.beta), {c: {"algorithm": s.dicesgd(c)} for c in memory_clips}
-    # All of them from afar as well: the same program again.
+    # All of them from the far start as well: the same program.
     near, away = (s.sweep(settings, problem, at) for at in (s.start, far))
     numbers: dict[str, Any] = {"stable": exact.stable, "random_walk": RANDOM_WALK}
     paths, memories = {}, {}
@@ -69,7 +69,7 @@ def memory_clip(s: Runs, memory_clips: list[float], far: float) -> Outcome:
         numbers |= memory_numbers(history, value)
     most = memory_clips[-1]
     last, held = models(away[most])[:, -1], memory_of(away[most])[1]
-    # M of Assumption 4.1 for this very run: the largest mean of |e|^2 over the records.
+    # M of Assumption 4.1 for this run: the largest mean of |e|^2 over the records.
     known = exact.dice_assumptions(far, math.sqrt(held.mean(axis=0).max()))
     bound = dicesgd(known, s.eta, math.sqrt(96) * s.noise * s.clip, "printed")
     allowed = dice_model_error(bound, known, s.eta)[-1]

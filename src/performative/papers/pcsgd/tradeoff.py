@@ -1,4 +1,4 @@
-"""Figure 1, second and third: what is left of the bias with the step of Corollary 3.7, and with the clip of 3.8."""
+"""Figure 1, second and third panels: the remaining bias with the step of Corollary 3.7 and the clip of 3.8."""
 
 import dataclasses
 import itertools
@@ -22,9 +22,9 @@ def tradeoff(
     shown_epsilons: list[float], clip: float, rows: int, start: float, box: float, horizon: int, rounds: int,
     repeats: int, seed: int,
 ) -> Outcome:  # fmt: skip
-    """PCSGD with constant steps, tuned to the shift and not, at the printed clip and at the corollary's own.
+    """PCSGD with constant steps, shift-aware or not, at the printed clip and at the corollary's own.
 
-    Runs take `rounds` iterations; what is exact is so after `horizon`, the paper's T, whatever the runs take.
+    Runs take `rounds` iterations; exact values are after `horizon`, the paper's T, regardless of `rounds`.
     """
     settings: dict[tuple[Any, ...], dict[str, Any]] = {}
     exact: dict[tuple[Any, ...], float] = {}
@@ -37,11 +37,11 @@ def tradeoff(
         for eps in epsilons:
             share = printed_noise_share(eps, 1 / rows, rows)
             own = optimal_clip_limit(given, share, 4.0, printed=True).clip
-            # On the smallest set that holds theta_PS, that one point, G is still (1 - p) a b.
+            # Even on the smallest set containing theta_PS, that single point, G is (1 - p) a b.
             alone = dataclasses.replace(given, G=(1 - p) * a * b)
             clips.append(optimal_clip_limit(alone, share, 4.0, printed=True).clip)
             for which, c in (("2.32", clip), ("c*", own)):
-                # Without a thought for the shift mu stands for mu~; all else is as it is.
+                # Ignoring the shift, mu replaces mu~; everything else is unchanged.
                 ignorant = dataclasses.replace(given, beta=0.0)
                 for name, known in zip(STEPS, (given, ignorant), strict=True):
                     key = (beta, eps, which, name)
@@ -88,15 +88,15 @@ def tradeoff(
 def mean_square(q: ClippedQuadratic, start: float, step: float, clip: float, sigma: float, rounds: int) -> float:
     """E |theta_T - theta_PS|^2 of PCSGD with a constant step, by the exact recursion of mean and mean square.
 
-    From afar every gradient is clipped and the model walks straight; then the many are not clipped, and the few always
-    (or never, at a large clip). Exact but for the moment of passing from the one to the other, which the rest of the
-    run forgets. The box and its edges are not met.
+    Far away every gradient is clipped and the model moves in a straight line; later the majority is not clipped, and
+    the minority always is (or never, at a large clip). Exact except at the transition, which the rest of the run
+    forgets. The boundary of the box is never reached.
     """
     m, p, ab = q.mu_tilde, q.p, q.a * q.b
     walk = max(0, math.ceil((start - clip / m) / (step * clip)))
     middle = start - walk * step * clip
     square = middle**2 + walk * (step * sigma) ** 2
-    if clip < ab + m * min(q.stable, q.pcsgd_limit(clip)):  # the few are clipped
+    if clip < ab + m * min(q.stable, q.pcsgd_limit(clip)):  # the minority is clipped
         rows = [
             [1.0, 0.0, 0.0],
             [-step * p * clip, 1 - step * (1 - p) * m, 0.0],
@@ -110,6 +110,6 @@ def mean_square(q: ClippedQuadratic, start: float, step: float, clip: float, sig
             [step**2 * (sigma**2 + p * ab**2), -2 * p * step * ab * keep, keep**2],
         ]
     else:
-        raise ValueError(f"clip={clip} bites on a part of the way: there is no short recursion.")
+        raise ValueError(f"clip={clip} is active on only part of the trajectory: there is no closed recursion.")
     _, middle, square = np.linalg.matrix_power(np.asarray(rows), rounds - walk) @ [1.0, middle, square]
     return float(square - 2 * middle * q.stable + q.stable**2)

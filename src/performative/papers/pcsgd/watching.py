@@ -1,4 +1,4 @@
-"""What figures of PCSGD and DiceSGD look at: the error memory, which a run keeps to itself."""
+"""Diagnostics for the PCSGD and DiceSGD figures: the error memory, which a run does not release."""
 
 import dataclasses
 import math
@@ -16,12 +16,12 @@ from performative.theory import ClippedQuadratic
 from performative.theory.bound import unroll
 from performative.types import Batch, Estimate, Local, Memory, Noise, Theta, squared_norm
 
-# How a random walk's mean square in the last third of its steps compares with that in the middle one.
+# Ratio of a random walk's mean square in the last third of its steps to that in the middle third.
 RANDOM_WALK = 5 / 3
 
 
 class Watched(AbstractWrapper):
-    """DiceSGD that counts |e|^2 after every step. For simulation only: it gives the memory away."""
+    """DiceSGD that records |e|^2 after every step. For simulation only: it reveals the memory."""
 
     inner: AbstractEstimator
 
@@ -32,7 +32,7 @@ class Watched(AbstractWrapper):
 
 
 def memory_of(history: pf.History) -> tuple[np.ndarray, np.ndarray]:
-    """Steps [records] and the mean of |e|^2 since the record before, [repeats, records]."""
+    """Steps [records] and the mean of |e|^2 since the previous record, [repeats, records]."""
     steps = np.asarray(history.rounds, np.float64)
     return steps[1:], np.diff(history["memory"], axis=1) / np.diff(steps)
 
@@ -87,7 +87,7 @@ class Runs:
         return pf.pcsgd(pf.schedules.harmonic(self.scale, self.offset + 1), self.clip, self.noise)
 
     def dicesgd(self, memory_clip: float) -> pf.Algorithm:
-        """With sqrt(96) times the noise, its memory in sight."""
+        """With sqrt(96) times the noise and a recorded memory."""
         rate = pf.schedules.harmonic(self.scale, self.offset + 1)
         made = pf.dicesgd(rate, self.clip, memory_clip, math.sqrt(96) * self.noise)
         return dataclasses.replace(made, estimator=Watched(made.estimator))
@@ -95,7 +95,7 @@ class Runs:
     def sweep(
         self, settings: Mapping[Any, Mapping[str, Any]], problem: Any = None, start: Any = None
     ) -> dict[Any, Any]:
-        """Every setting brings its algorithm, and its problem where none is given."""
+        """Every setting contains its algorithm, and its problem if none is given."""
         first, start = next(iter(settings.values())), self.start if start is None else start
         here, algorithm = first["problem"] if problem is None else problem, first["algorithm"]
         how: dict[str, Any] = {"every": self.rounds // self.records, "theta": "all"}
@@ -107,7 +107,7 @@ def simulate(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Squares of theta - theta_PS, of theta - gamma e - theta_PS and of e, [T + 1, repeats], in plain NumPy.
 
-    Algorithm 1 as it stands; with a memory clip of 0 and a box it is PCSGD, (9).
+    Algorithm 1 as printed; with a memory clip of 0 and a box it is PCSGD, (9).
     """
     rng = np.random.default_rng(s.seed)
     theta, e = np.full(s.repeats, s.start), np.zeros(s.repeats)
@@ -123,9 +123,9 @@ def simulate(
 
 
 def unbiased_squares(q: ClippedQuadratic, eta: np.ndarray, start: float, sigma: float) -> np.ndarray:
-    """E |theta_t - theta_PS|^2 of steps along whole gradients with noise, t = 0, ..., T, exactly: O(gamma_t).
+    """E |theta_t - theta_PS|^2 of steps along unclipped gradients with noise, t = 0, ..., T, exactly: O(gamma_t).
 
-    PCSGD that clips nothing is that, and DiceSGD but for gamma times its memory, which vanishes.
+    This is PCSGD when nothing is clipped, and DiceSGD up to gamma times its memory, which vanishes.
     """
     noise = q.p * (1 - q.p) * (q.a * q.b) ** 2 + sigma**2
     return unroll((1 - q.mu_tilde * eta) ** 2, noise * eta**2, (start - q.stable) ** 2)

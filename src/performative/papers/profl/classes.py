@@ -12,7 +12,7 @@ from performative.papers.runs import given, late, models
 
 @given(Runs)
 def synthetic(s: Runs, kind: str) -> Outcome:
-    """PFL and PROFL on normal classes; accuracy under what each model brings about, in closed form."""
+    """PFL and PROFL on Gaussian classes; accuracy on the data each model induces, in closed form."""
     problem = pf.cases.strategic_classes(kind, s.clients)
     runs = s.sweep(problem, s.both)
     right = {name: 100.0 * _normal_accuracy(problem.population, models(history)) for name, history in runs.items()}
@@ -20,7 +20,7 @@ def synthetic(s: Runs, kind: str) -> Outcome:
 
 
 def _compared(right: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Accuracy over the last twentieth, its spread over runs, and the difference seed by seed."""
+    """Accuracy over the last twentieth, its spread over runs, and the paired difference over seeds."""
     ends = {name: late(values, 0.05).mean(axis=1) for name, values in right.items()}
     numbers: dict[str, Any] = {name.lower(): mean(rows) for name, rows in ends.items()}
     numbers |= {f"{name.lower()}_spread": spread(rows) for name, rows in ends.items()}
@@ -44,9 +44,9 @@ def _normal_accuracy(population: Any, theta: np.ndarray) -> np.ndarray:
 
 @given(Runs)
 def table(s: Runs, data: str, moves: bool, columns: list[int]) -> Outcome:
-    """PFL and PROFL on a real table; accuracy on people who were not seen and who react as well.
+    """PFL and PROFL on a real table; accuracy on held-out people, who react too.
 
-    `columns` takes some of the table's, an empty list all; `moves` False turns the reaction off.
+    `columns` selects columns of the table (empty: all); `moves=False` turns the reaction off.
     """
     load = {"credit": pf.cases.strategic_credit, "adult": pf.cases.strategic_adult}[data]
     how: dict[str, Any] = {} if moves else {"strength": np.zeros((s.clients, 2))}
@@ -56,7 +56,7 @@ def table(s: Runs, data: str, moves: bool, columns: list[int]) -> Outcome:
     judged = {name: _judged(unseen.population, models(history)[:, kept]) for name, history in runs.items()}
     right, losses = ({name: each[i] for name, each in judged.items()} for i in (0, 1))
     yes = _people(unseen.population)[1].mean()
-    # One level for both: where PFL has 1/e of its fall still to come.
+    # One level for both: where 1/e of PFL's decrease remains.
     end = late(losses["PFL"]).mean()
     level = end + (losses["PFL"][:, 0].mean() - end) / np.e
     reached = {name: stays_below(kept, values, level) for name, values in losses.items()}
@@ -69,7 +69,7 @@ def table(s: Runs, data: str, moves: bool, columns: list[int]) -> Outcome:
 
 
 def _cut(problem: pf.Problem, columns: list[int]) -> pf.Problem:
-    """The same people with some of their columns. For tables without an intercept."""
+    """The same people with a subset of columns. For tables without an intercept."""
     if not columns:
         return problem
     old: Any = problem.population
@@ -78,7 +78,7 @@ def _cut(problem: pf.Problem, columns: list[int]) -> pf.Problem:
 
 
 def _people(population: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of all clients together: x, y and how strongly each person reacts."""
+    """Rows of all clients pooled: x, y and how strongly each person reacts."""
     x, y = np.asarray(population.x, np.float64), np.asarray(population.y)
     count = np.full(len(x), x.shape[1]) if population.count is None else np.asarray(population.count)
     real = np.arange(x.shape[1]) < count[:, None]
@@ -87,9 +87,9 @@ def _people(population: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _judged(population: Any, theta: np.ndarray) -> np.ndarray:
-    """Accuracy in per cent and mean logistic loss of many models on people who react, x - gamma_y theta, [2, ...].
+    """Accuracy in percent and mean logistic loss of many models on people who react, x - gamma_y theta, [2, ...].
 
-    A score of 0 counts as yes, as in the paper; the penalty does not count.
+    A score of 0 counts as positive, as in the paper; the penalty is excluded.
     """
     (x, y, strength), flat, found = _people(population), theta.reshape(-1, theta.shape[-1]), []
     columns = list(range(x.shape[1]) if population.features is None else population.features)

@@ -42,7 +42,7 @@ def best_price(clients: int) -> float:
 
 @given(Runs)
 def server_side(s: Runs, memory: int) -> Outcome:
-    """df/dtheta learnt by every client for itself, or by the server from all of them."""
+    """df/dtheta learned by each client on its own, or by the server from all of them."""
     problem, optimal = pf.cases.pricing_contribution(s.clients), best_price(s.clients)
     pooled = pf.aggregators.PooledJacobian(memory=memory, alike=True)
     settings = {
@@ -64,9 +64,9 @@ def server_side(s: Runs, memory: int) -> Outcome:
 
 @given(Runs)
 def adaptive(s: Runs, tolerances: list[float], loose: float) -> Outcome:
-    """As many samples as a tolerance asks for, at the tolerances of the text and at one that binds."""
+    """Adaptive sample sizes at the tolerances of the text and at one that binds."""
     inner = pf.estimators.Performative(s.window)
-    # A tolerance that nothing meets draws all samples at every step: the run without adaptation.
+    # A tolerance that is never met draws all samples at every step: no adaptation.
     named = {"all samples": 1e-12, **{f"tolerance {t:g}": t for t in (*tolerances, loose)}}
     sized = {name: pf.estimators.AdaptiveSize(inner, tolerance=t) for name, t in named.items()}
     settings = {name: pf.p_fedavg(s.rate, estimator=one, **s.common) for name, one in sized.items()}
@@ -86,10 +86,10 @@ def adaptive(s: Runs, tolerances: list[float], loose: float) -> Outcome:
 
 @given(Runs)
 def vary(s: Runs, what: str, values: list[float]) -> Outcome:
-    """The performative gradient in contribution pricing while n, eta or H changes; first value against last.
+    """The performative gradient in contribution pricing as n, eta or H varies; first value against last.
 
-    Plain NumPy: what a client needs of its n samples is how many come from each group and the two groups' means, which
-    are drawn as such (binomial, normal). So n costs nothing.
+    Plain NumPy: of its n samples a client only needs the group counts and the two group means, which are drawn directly
+    (binomial, normal), so n costs nothing.
     """
     optimal, whole = best_price(s.clients), ("samples", "window")
     changes: dict[str, Any] = {f"{what} {v:g}": {what: int(v) if what in whole else v} for v in values}
@@ -109,7 +109,7 @@ def vary(s: Runs, what: str, values: list[float]) -> Outcome:
 
 
 def _walk(s: Runs) -> np.ndarray:
-    """Algorithm 2 with everyone present, [repeats, rounds + 1]."""
+    """Algorithm 2 with full participation, [repeats, rounds + 1]."""
     rng, budget, theta = np.random.default_rng(s.seed), budgets(s.clients), np.full(s.repeats, s.start)
     local, path = np.repeat(theta[:, None], s.clients, axis=1), [theta]
     past: Past = []
@@ -132,7 +132,7 @@ def _walk(s: Runs) -> np.ndarray:
 
 
 def no_interior_point(clients: int, rate: float, start: float, steps: int) -> Outcome:
-    """Retraining where all demands are positive, without noise: theta <- theta + eta times the mean demand."""
+    """Retraining with positive demands, without noise: theta <- theta + eta times the mean demand."""
     prices, path = np.linspace(0.0, 3.0, 301), [start]
     for _ in range(steps):
         path.append(min(3.0, path[-1] + rate * float(mean_demand(path[-1], clients))))

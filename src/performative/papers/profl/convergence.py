@@ -14,7 +14,7 @@ def residual(
     demand: list[float], sensitivity: list[float], weights: list[float], start: float, eta: float, steps: int,
     bias: float, local_steps: int, relative: float,
 ) -> Outcome:  # fmt: skip
-    """The exact gap of descent along a gradient with a constant error, beside the bound as printed and as corrected."""
+    """The exact gap of descent with a constant gradient error, against the bound as printed and as corrected."""
     shop = PricingDescent(demand, sensitivity, weights)
     begin = shop.optimum + start
     given = shop.assumptions(begin, start, bias)
@@ -39,7 +39,7 @@ def residual(
 
 
 def _local_work(shop: PricingDescent, begin: float, local_steps: int) -> dict[str, float]:
-    """Where R local steps end, the start forgotten: clients that differ, and clients alike."""
+    """The limit of training with R local steps: heterogeneous and identical clients."""
     alike = PricingDescent(np.full_like(shop.demand, 6.5), np.full_like(shop.demand, shop.gamma_bar), shop.weights)
     eta, steps = 0.05, 400 * local_steps
     return {
@@ -52,9 +52,9 @@ def _local_work(shop: PricingDescent, begin: float, local_steps: int) -> dict[st
 def _smallest_gradient(
     shop: PricingDescent, begin: float, eta: float, steps: int, bias: float, relative: float
 ) -> dict[str, float]:
-    """The gap over the linear rate while the error is below g_min^2 / 2, and with an error in proportion."""
+    """The gap over the linear rate while the error is below g_min^2 / 2, and with a proportional error."""
     given, worst = shop.assumptions(begin, begin - shop.optimum), 0.0
-    for error in (-bias, bias):  # it pulls back, or pushes on
+    for error in (-bias, bias):  # against or along the descent
         off, t = begin - shop.optimum, 0
         while t < steps and bias**2 < (g := 2.0 * shop.gamma_bar * off + error) ** 2 / 2.0:
             off, t = off - eta * g, t + 1
@@ -69,8 +69,8 @@ def _smallest_gradient(
 
 
 def assumptions(gamma: float, demand: float, eta: float, alpha: list[float], strengths: list[float]) -> Outcome:
-    """What the proof takes for granted: smoothness, PL of each client, Lemmas C.1 and C.3."""
-    # Smoothness: one step of exact descent in pricing, against the inequality that the proof begins with.
+    """What the proof relies on: smoothness, PL of each client, Lemmas C.1 and C.3."""
+    # Smoothness: one step of exact descent in pricing, against the inequality the proof starts from.
     x = demand / (2.0 * gamma) + 1.0
     g = 2.0 * gamma * x - demand
 
@@ -98,7 +98,7 @@ def assumptions(gamma: float, demand: float, eta: float, alpha: list[float], str
 
 
 def _middle_above_minimum() -> float:
-    """Two risks x^2 + 3 sin^2 x, one moved by pi: each is PL, and their mean has a maximum in the middle."""
+    """Two risks x^2 + 3 sin^2 x, one shifted by pi: each is PL, and their mean has a maximum in the middle."""
     x = np.linspace(-10.0, 10.0, 200_001)
     mean = np.mean([(x + at) ** 2 + 3.0 * np.sin(x + at) ** 2 for at in (math.pi / 2, -math.pi / 2)], axis=0)
     return float(mean[len(x) // 2] - mean.min())

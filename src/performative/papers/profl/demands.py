@@ -1,4 +1,4 @@
-"""Pricing with dynamic demands: Figure 1a, and what a window of H models must hold."""
+"""Pricing with dynamic demands: Figure 1a, and what a window of H models must contain."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def robust(
         for name, algorithm in algorithms.items()
         for share in shares
     }
-    # A tenth of the samples farther away, and a fifth elsewhere.
+    # A tenth of the samples farther away, and a fifth in another place.
     settings |= {
         f"far {place:g}": {"algorithm": algorithms["no filter"], "problem": contaminated(shares[1], place)}
         for place in farther
@@ -71,9 +71,9 @@ def robust(
 
 @given(Runs)
 def windows(s: Runs, goods: int, lengths: list[int], compared: list[int]) -> Outcome:
-    """Algorithm 2 with any H, also H <= d, which our own estimator refuses. Plain NumPy; f-hat is a mean of n.
+    """Algorithm 2 with any H, including H <= d, which our estimator rejects. Plain NumPy; f-hat is a mean of n.
 
-    What a client needs of its data is their mean and the mean of l times the score, s = mean (z - f-hat) l.
+    A client only needs the mean of its data and the mean of l times the score, s = mean (z - f-hat) l.
     """
     rng = np.random.default_rng(s.seed)
     demand = np.random.default_rng(0).uniform(6.0, 7.0, (s.clients, goods))

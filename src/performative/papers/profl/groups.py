@@ -44,7 +44,7 @@ def two_groups(s: Runs, printed: list[float], corrected: list[float], edge: floa
 
 @given(Runs)
 def regression(s: Runs) -> Outcome:
-    """Regression with dynamic contribution: PFL and PROFL, and what the risk looks like."""
+    """Regression with dynamic contribution: PFL and PROFL, and the shape of the risk."""
     theta = np.linspace(-1.0, 5.0, 24_001)
     risk, pull = _leaving(theta, s.clients)
     slope = np.gradient(risk, theta)
@@ -67,9 +67,9 @@ def regression(s: Runs) -> Outcome:
 
 
 def _leaving(theta: np.ndarray, clients: int) -> tuple[np.ndarray, np.ndarray]:
-    """Risk of `pf.cases.regression_contribution`, and the gradient of the loss over the data that theta brings about.
+    """Risk of `pf.cases.regression_contribution`, and the gradient of the loss on the data that theta induces.
 
-    theta_PO is where the first is least, theta_PS where the second is zero.
+    theta_PO minimizes the first; theta_PS is a zero of the second.
     """
     second = 7.0 + 2.0 * (np.arange(clients) + 0.5) / clients  # E x^2 of each client
     off = np.stack([theta[:, None] - a for a in (1.0, 3.0)])

@@ -1,4 +1,4 @@
-"""House pricing regression: Table 1, Figures 3 and 4, and what clusters of clients are good for."""
+"""House pricing regression: Table 1, Figures 3 and 4, and the benefit of clustering clients."""
 
 from typing import Any
 
@@ -33,13 +33,13 @@ def stable(gamma: np.ndarray) -> float:
 
 
 def grid(center: float, alpha: float, clients: int) -> np.ndarray:
-    """gamma_i, one a client."""
+    """gamma_i, one per client."""
     return center - alpha + 2.0 * alpha * (np.arange(clients) + 0.5) / clients
 
 
 @given(Runs)
 def table(s: Runs, alphas: list[float], center: float, printed_center: float) -> Outcome:
-    """PROFL on the clients, and one performative gradient for all their data in one place."""
+    """PROFL on the clients, and one performative gradient on the pooled data."""
     pg = pf.pg(s.rate, s.window, batch=pf.Fixed(s.samples * s.clients))
     settings: dict[str, dict[str, Any]] = {}
     for alpha in alphas:
@@ -68,7 +68,7 @@ def table(s: Runs, alphas: list[float], center: float, printed_center: float) ->
 def vary(
     s: Runs, center: float, alpha: float, pfl_rate: float, profl_rate: float, what: str, values: list[float]
 ) -> Outcome:
-    """PFL and PROFL while one thing changes: who takes part, how much clients differ, samples, or local work."""
+    """PFL and PROFL as one factor varies: participation, heterogeneity, sample size, or local work."""
     settings, gammas = {}, {}
     for value in values:
         differ = value if what == "alpha" else alpha
@@ -81,7 +81,7 @@ def vary(
         for name, algorithm in (
             ("PFL", pf.p_fedavg(pfl_rate, **parts)), ("PROFL", pf.profl(profl_rate, s.window, **parts))
         ):  # fmt: skip
-            work = parts["local_steps"] / s.local_steps  # the same local steps in all, whatever R
+            work = parts["local_steps"] / s.local_steps  # the same total number of local steps for every R
             how = {"algorithm": algorithm, "problem": problem, "rounds": max(20, round(s.rounds / work))}
             settings[f"{name} {value:g}"], gammas[f"{name} {value:g}"] = how, grid(center, differ, s.clients)
     runs = s.sweep(pf.cases.house_pricing(0.0, s.clients, center), settings, 0.0)
@@ -90,7 +90,7 @@ def vary(
 
 
 def _read(runs: dict[str, History], gammas: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Where each run is, which point is its own, and the last setting against the first."""
+    """Where each run settles, which point it belongs to, and the last setting against the first."""
     found: dict[str, dict[str, list[Any]]] = {"PFL": {}, "PROFL": {}}
     for key, history in runs.items():
         name = key.split()[0]
@@ -109,7 +109,7 @@ def _read(runs: dict[str, History], gammas: dict[str, np.ndarray]) -> dict[str, 
         for kind in ("rounds", "wobble", "distance"):
             numbers[f"{name.lower()}_{kind}_last_over_first"] = ratio(those[kind][-1], those[kind][0])
     pfl, profl = found["PFL"], found["PROFL"]
-    # The loss of PROFL over that of PFL, where it is largest; who of the two oscillates, in the first setting.
+    # The largest ratio of PROFL's loss to PFL's; which of the two oscillates, in the first setting.
     numbers["loss_profl_over_pfl"] = max(map(ratio, profl["loss"], pfl["loss"]))
     return numbers | {"wobble_profl_over_pfl": ratio(profl["wobble"][0], pfl["wobble"][0])}
 
@@ -120,7 +120,7 @@ def _enrolled(share: float, clients: int) -> Any:
 
 @given(Runs)
 def clusters(s: Runs, kinds: list[float]) -> Outcome:
-    """df/dtheta learnt by each client, by the server for all, or by the server for each of two kinds of clients."""
+    """df/dtheta learned by each client, by the server for all, or by the server for each of two kinds of clients."""
     gamma = np.repeat(kinds, s.clients // len(kinds))
     houses = pf.populations.Regression(
         features_mean=np.full(len(gamma), 5 / 3), features_cov=1.0, slope=SLOPE, sensitivity=-gamma, noise=NOISE

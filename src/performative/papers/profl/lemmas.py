@@ -1,4 +1,4 @@
-"""Lemmas 5.6 to 5.9, the sample size of Section 5.3 and the closed forms of Appendix D.2.2, each against the truth."""
+"""Lemmas 5.6 to 5.9, the sample size of Section 5.3 and the closed forms of Appendix D.2.2, against ground truth."""
 
 import dataclasses
 import math
@@ -17,7 +17,7 @@ FREE = PerformativeAssumptions(1.0, 1.0, 1.0, 1.0)
 
 
 def jacobian(window: int, samples: int, eta: float, steps: int, seed: int) -> Outcome:
-    """The error of df/dtheta learnt from a window: what the steps, the window and the samples do to it."""
+    """The error of df/dtheta learned from a window, as a function of steps, window and samples."""
     from scipy.stats import norm
 
     rng = np.random.default_rng(seed)
@@ -67,7 +67,7 @@ def jacobian(window: int, samples: int, eta: float, steps: int, seed: int) -> Ou
 def terms(
     demand: float, gamma: float, theta: float, eta: float, window: int, samples: int, repeats: int, seed: int
 ) -> Outcome:
-    """Both terms of the performative gradient in pricing with one price: what they are, and how far estimates are off.
+    """Both terms of the performative gradient in pricing with one price, and the errors of their estimates.
 
     z ~ N(m - gamma theta, 1), l = -theta z: the first term is -E z, the second gamma theta.
     """
@@ -76,19 +76,19 @@ def terms(
     z = level + rng.standard_normal((repeats, samples))
     fitted = z.mean(axis=1)
     score = -theta * np.mean(z * (z - fitted[:, None]), axis=1)  # mean l s(z; f-hat), s = z - f
-    known = -theta * np.mean(z * (z - level), axis=1)  # f known: what one sample adds is not centered
+    known = -theta * np.mean(z * (z - level), axis=1)  # f known: the contribution of one sample is not centered
     past = theta - eta * level * np.arange(1, window + 1)  # models that walk by eta times the mean demand
     seen = demand - gamma * past + rng.standard_normal((repeats, window)) / math.sqrt(samples)
     apart = past - theta
     slope = (seen - fitted[:, None]) @ apart / (apart @ apart)
     first = (-fitted + level) ** 2
-    learnt, slope_known = ((slope * score - gamma * theta) ** 2, (-gamma * score - gamma * theta) ** 2)
+    learned, slope_known = ((slope * score - gamma * theta) ** 2, (-gamma * score - gamma * theta) ** 2)
     printed = lemma_5_8(FREE, samples=samples, variance=1.0, printed=True).total
     numbers = {
         "second_term_seen": mean(-gamma * known),
         "second_term": gamma * theta,
-        "error_second_over_first": ratio(learnt, first),
-        "error_of_slope_over_rest": ratio(learnt - slope_known, slope_known),
+        "error_second_over_first": ratio(learned, first),
+        "error_of_slope_over_rest": ratio(learned - slope_known, slope_known),
         "score_over_pathwise": _score_over_path(demand, gamma, seed),
         "first_error_over_printed": mean(first / printed),
         **_bounded_loss(seed, repeats),
@@ -107,7 +107,7 @@ def _score_over_path(demand: float, gamma: float, seed: int, goods: int = 5, sam
 
 
 def _bounded_loss(seed: int, repeats: int) -> dict[str, Any]:
-    """Lemmas 5.9 and C.2 where their constants exist: l = tanh(z - theta), z ~ N(3 - gamma theta, 1)."""
+    """Lemmas 5.9 and C.2 on an instance where their constants exist: l = tanh(z - theta), z ~ N(3 - gamma theta, 1)."""
     theta, gamma = 1.0, 1.5
     level, smooth = 3.0 - gamma * theta, 4 / (3 * math.sqrt(3))
     past = theta + np.asarray([0.3, -0.2, 0.5, 0.25, -0.4])

@@ -1,4 +1,4 @@
-"""What the measured figures share: how runs are made, and what is read off a trajectory."""
+"""What the simulated figures share: how algorithms are run, and what is read off a trajectory."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ Past = list[tuple[np.ndarray, np.ndarray]]
 
 @dataclasses.dataclass(frozen=True)
 class Runs:
-    """Clients with so many samples and local steps, and an estimator that looks back on a window of models.
+    """Settings of a run: samples and local steps per client, and the estimator's window of past models.
 
-    reach: Theta is a ball of that radius where the problem has no domain of its own (Algorithm 1, lines 9 and 14).
+    reach: Theta is a ball of that radius unless the problem has its own domain (Algorithm 1, lines 9 and 14).
     """
 
     clients: int
@@ -39,7 +39,7 @@ class Runs:
 
     @property
     def both(self) -> dict[str, pf.Algorithm]:
-        """PFL heads for the stable point, PROFL for the optimal one."""
+        """PFL targets the stable point, PROFL the optimal one."""
         return {
             "PFL": pf.p_fedavg(self.rate, **self.common),
             "PROFL": pf.profl(self.rate, self.window, **self.common),
@@ -54,7 +54,7 @@ class Runs:
     def sweep(
         self, problem: pf.Problem, settings: Mapping[str, Any], start: Any = None, **record: Any
     ) -> dict[str, History]:
-        """One history for each named algorithm, or setting that brings its own, all on a compact Theta."""
+        """One history for each named algorithm, or setting that contains one, all on a compact Theta."""
         over = {name: dict(one) if isinstance(one, dict) else {"algorithm": one} for name, one in settings.items()}
         for one in over.values():
             if "problem" in one:
@@ -72,7 +72,7 @@ def ratio(above: Any, below: Any) -> tuple[float, float]:
 
 
 def spread(values: np.ndarray) -> tuple[float, float]:
-    """Standard deviation over repeats and its standard error, as of normal values."""
+    """Standard deviation over repeats and its standard error, assuming normality."""
     if len(values) < 2:
         return 0.0, np.inf
     found = float(np.std(values, ddof=1))
@@ -86,30 +86,30 @@ def away(history: History, point: Any) -> np.ndarray:
 
 
 def settled(history: History, point: Any) -> np.ndarray:
-    """Mean distance from a point over the last fifth, one a repeat."""
+    """Mean distance from a point over the last fifth, one per repeat."""
     return late(away(history, point)).mean(axis=1)
 
 
 def nearer(history: History, own: Any, other: Any) -> tuple[float, float]:
-    """Distance from one point over that from another: below 1 where it settles at the first."""
+    """Distance from one point over that from another: below 1 if it settles at the first."""
     return ratio(settled(history, own), settled(history, other))
 
 
 def wobble(history: History) -> np.ndarray:
-    """Standard deviation of the change from record to record over the last fifth, one a repeat: no trend counts."""
+    """Standard deviation of record-to-record changes over the last fifth, one per repeat: insensitive to trends."""
     return np.diff(late(models(history)), axis=1).std(axis=1).reshape(history.repeats, -1).mean(axis=1)
 
 
 def rounds_until(history: History, point: Any, share: float = 1 / np.e) -> np.ndarray:
-    """From which round on at most a share of the first distance from a point is left."""
+    """The round from which at most `share` of the initial distance from a point remains."""
     gap = away(history, point)
     return stays_below(np.asarray(history.rounds, np.float64), gap, share * gap[:, :1])
 
 
 def stays_below(rounds: np.ndarray, values: np.ndarray, level: Any) -> np.ndarray:
-    """The round from which on values are at or below a level, one a repeat; the last one where none is.
+    """The round from which values stay at or below a level, one per repeat; the last round if there is none.
 
-    Not the first one below: noise takes a run there early.
+    Not the first round below: noise takes a run there early.
     """
     last_above = np.max(np.where(values > level, np.arange(values.shape[1]), -1), axis=1)
     return rounds[np.minimum(last_above + 1, values.shape[1] - 1)].astype(float)
@@ -118,7 +118,7 @@ def stays_below(rounds: np.ndarray, values: np.ndarray, level: Any) -> np.ndarra
 def slope_of(past: Past, window: int) -> Any:
     """df/dtheta of Eq. (6), d = 1: (theta, f-hat) of the last H steps against the present one, the last of `past`.
 
-    0 for the first H + 1 steps (Algorithm 2, line 6) and where nothing has moved.
+    0 for the first H + 1 steps (Algorithm 2, line 6) and if nothing has moved.
     """
     if len(past) <= window + 1:
         return 0.0

@@ -53,7 +53,7 @@ def _sampled(rng: np.random.Generator, n: int, theta: np.ndarray, f: np.ndarray)
 
 @given(Runs)
 def rule(s: Runs, center: float, alpha: float, enrolled: int) -> Outcome:
-    """What the server makes of exact models: alpha_i as they are or scaled to those who came; other weights."""
+    """Server aggregation of exact models: alpha_i as printed or rescaled to the participants; other weights."""
     gamma = grid(center, alpha, s.clients)
     optimal, unequal = best(gamma)[0], np.arange(1.0, s.clients + 1.0) / (s.clients * (s.clients + 1) / 2)
     paths = {
@@ -75,7 +75,7 @@ def rule(s: Runs, center: float, alpha: float, enrolled: int) -> Outcome:
 
 @given(Runs)
 def literal(s: Runs, center: float, alphas: list[float], lengths: list[int]) -> Outcome:
-    """Table 1 with the window that Table 3 prints, and with one that is longer."""
+    """Table 1 with the window that Table 3 prints, and with a longer one."""
     numbers: dict[str, Any] = {}
     lines, losses = {}, {}
     for alpha in alphas:

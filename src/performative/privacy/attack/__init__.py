@@ -1,4 +1,4 @@
-"""Attacks on our own private steps: lower bounds on epsilon that must lie below what the accountant says."""
+"""Attacks on our own private steps: lower bounds on epsilon that must lie below the accountant's value."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""From scores of two data sets to a lower bound on epsilon."""
+"""A lower bound on epsilon from attack scores on two data sets."""
 
 import dataclasses
 
@@ -6,14 +6,14 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-# Thresholds that are tried, and the share of the trials that is spent on choosing one.
+# Number of candidate thresholds, and the fraction of trials used to choose one.
 _CANDIDATES = 2000
 _CHOOSING = 0.25
 
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-    """epsilon >= lower, with the rates that say so."""
+    """epsilon >= lower, with the rates it follows from."""
 
     lower: float
     hits: float
@@ -21,13 +21,13 @@ class Bound:
 
 
 def at_least(count: np.ndarray, trials: int, alpha: float) -> np.ndarray:
-    """Clopper-Pearson: a chance below this gives `count` or more of `trials` with probability alpha at most."""
+    """Clopper-Pearson lower bound: smaller rates yield `count` or more of `trials` with probability at most alpha."""
     count = np.asarray(count)
     return np.where(count > 0, stats.beta.ppf(alpha, np.maximum(count, 1), trials - count + 1), 0.0)
 
 
 def at_most(count: np.ndarray, trials: int, alpha: float) -> np.ndarray:
-    """Clopper-Pearson: a chance above this gives `count` or fewer of `trials` with probability alpha at most."""
+    """Clopper-Pearson upper bound: larger rates yield `count` or fewer of `trials` with probability at most alpha."""
     count = np.asarray(count)
     return np.where(count < trials, stats.beta.ppf(1 - alpha, count + 1, np.maximum(trials - count, 1)), 1.0)
 
@@ -39,7 +39,7 @@ def epsilon_lower(
 
     Any (epsilon, delta) mechanism has P(A | D) <= e^epsilon P(A | D') + delta, for both orders of D and D'. The event
     is chosen on the first quarter of the trials and measured on the others, where each of the two rates gets half of
-    1 - confidence. So the bound holds with that confidence whatever the scores are; bad scores only make it low.
+    1 - confidence. So the bound holds with that confidence for any scores; poor scores only make it loose.
     """
     alpha = (1 - confidence) / 2
     (present, tried_present), (absent, tried_absent) = split(present), split(absent)
@@ -49,7 +49,7 @@ def epsilon_lower(
 
 
 def split(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Scores to choose an event on, and scores to measure it on."""
+    """Split scores into those to choose an event on and those to measure it on."""
     first = max(1, int(_CHOOSING * len(scores)))
     return scores[:first], scores[first:]
 
@@ -57,14 +57,14 @@ def split(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def choose(
     present: np.ndarray, absent: np.ndarray, delta: float, alpha: float, both: bool = True
 ) -> tuple[float, bool]:
-    """The threshold with the best bound, and whether the event lies above it; `both` tries events below, too."""
+    """The threshold with the best bound, and whether the event lies above it; `both` also tries events below."""
     pooled = np.unique(np.concatenate([present, absent]))
     if len(pooled) > _CANDIDATES:
         pooled = pooled[np.linspace(0, len(pooled) - 1, _CANDIDATES).astype(int)]
     sides = (True, False) if both else (True,)
     best = [_bounds(present, absent, pooled, above, delta, alpha)[0] for above in sides]
     values = max(best, key=np.max)
-    # Many thresholds separate equally well where nothing overlaps: the one in the middle is the safest.
+    # If the scores do not overlap, many thresholds separate equally well: the middle one is the safest.
     ties = np.flatnonzero(values == values.max())
     return float(pooled[ties[len(ties) // 2]]), values is best[0]
 
@@ -72,7 +72,7 @@ def choose(
 def _bounds(
     present: np.ndarray, absent: np.ndarray, thresholds: np.ndarray, above: bool, delta: float, alpha: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The bound at each threshold and the two rates. Below a threshold it is the absence that is detected."""
+    """The bound and the two rates at each threshold. Events below a threshold detect absence."""
     one, other = (present, absent) if above else (absent, present)
     hits, false = (np.searchsorted(np.sort(scores), thresholds, side="left") for scores in (one, other))
     if above:

@@ -1,7 +1,7 @@
-"""Worst-case data for our own steps, and what an attacker who knows the sampler makes of the models.
+"""Worst-case data for our own steps, and the scores of an attacker who knows the sampler.
 
-Gradients do not depend on the model: what a step publishes is then a count of how often one row was drawn, plus noise.
-All numbers are in clips. Rows stretch far beyond the clip, so that a clip that is missing shows.
+Gradients do not depend on the model: a step then publishes a count of how often one row was drawn, plus noise. All
+numbers are in units of the clip. Rows extend far beyond the clip, so a missing clip is noticed.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from performative.draws import ADD_OR_REMOVE, NEGLIGIBLE, Epochs, Law
 from performative.types import Numbers, Unchecked, number
 
 RELATIONS = ("replace", "remove")
-# Noise below this many clips is as good as none; scores only need to stay numbers.
+# Noise below this many clips is effectively none; the floor only keeps scores finite.
 _LEAST_NOISE = 0.02
 
 
@@ -26,7 +26,7 @@ def along(theta: Array, z: Array) -> Float[Array, ""]:
 
 
 class OneHot(eqx.Module):
-    """gain sign(z) theta_k with k = |z| - 1: row z pushes its own coordinate only, z = 0 pushes none."""
+    """gain sign(z) theta_k with k = |z| - 1: row z moves only its own coordinate, z = 0 moves none."""
 
     gain: Numbers = number()
 
@@ -39,8 +39,8 @@ class OneHot(eqx.Module):
 class Neighbors:
     """Two tables of `rows` numbers that differ in row 0: it pushes up in one, and down or not at all in the other.
 
-    The others push down, where their number in a step is known; else they do not push and leave nothing to hide behind.
-    A removed row stays in the table with a gradient of 0: how many rows there are is public.
+    The others push down if their number in a step is known; otherwise they do not push, and add no uncertainty.
+    A removed row stays in the table with a gradient of 0: the number of rows is public.
     """
 
     rows: int
@@ -49,17 +49,17 @@ class Neighbors:
 
     @property
     def absent(self) -> float:
-        """What stands in the place of the row."""
+        """The value that replaces the row."""
         return -1.0 if self.relation == "replace" else 0.0
 
     def tables(self, scale: float) -> tuple[np.ndarray, np.ndarray]:
-        """With the row, and without it."""
+        """The tables with and without the row."""
         others = np.full(self.rows - 1, self.others)
         return scale * np.append(1.0, others), scale * np.append(self.absent, others)
 
 
 def craft(rows: int, relation: str, law: Unchecked[Law], exact: bool) -> Neighbors:
-    """The neighbors that show most for units that are drawn by such a law; None where it is not known."""
+    """The most revealing neighbors for units drawn by this law; the law may be None if unknown."""
     if relation not in RELATIONS:
         raise ValueError(f"relation must be one of {RELATIONS}; got {relation!r}.")
     known = exact and law is not None and law.fixed_size
@@ -67,7 +67,7 @@ def craft(rows: int, relation: str, law: Unchecked[Law], exact: bool) -> Neighbo
 
 
 def default_relation(law: Unchecked[Law]) -> str:
-    """What the accountant takes neighbors to be."""
+    """The neighbor relation that the accountant uses."""
     return "remove" if law is not None and law.neighbors == ADD_OR_REMOVE else "replace"
 
 
@@ -76,8 +76,8 @@ def score(
 ) -> Float[np.ndarray, " n"]:
     """log P(y | with the row) - log P(y | without it) for noisy sums y of `size` rows, in clips.
 
-    Where the law is not known (`exact` is False: a memory, another estimator) it is the sum of y, which finds
-    whatever drifts.
+    If the law is not known (`exact` is False: a memory, another estimator), it is the sum of y, which detects any
+    drift.
     """
     y = y - pair.others * size
     if not exact:
@@ -112,7 +112,7 @@ def _sampled(y: np.ndarray, noise: float, shift: float, chances: np.ndarray) -> 
 
 
 def _epochs(y: np.ndarray, noise: float, shift: float, n: int, rows: int) -> np.ndarray:
-    """The same where every row comes once in an epoch of rows // n steps, summed over epochs."""
+    """`_sampled` if every row is used once per epoch of rows // n steps, summed over epochs."""
     batches, total = max(rows // n, 1), np.zeros(len(y))
     if shift == 0:
         return total

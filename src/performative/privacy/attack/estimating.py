@@ -1,4 +1,4 @@
-"""All attacks that fit an algorithm, by one call."""
+"""Run all attacks that apply to an algorithm in one call."""
 
 from performative._base.arguments import checked
 from performative.algorithm import Algorithm
@@ -29,15 +29,15 @@ def estimate_epsilon(
     claimed: float | None = None,
     confidence: float = 0.999,
 ) -> list[AttackResult]:
-    """Attack an algorithm's own estimator, batch and channel, on crafted data; one finding an attack.
+    """Attack an algorithm's own estimator, batch and channel on crafted data; return one finding per attack.
 
     Args:
-        problem: says how many rows (or clients) there are, where `rows` does not; its data are not used
-        rows: rows of the crafted table, or clients
-        claimed: epsilon claimed for all `rounds`; None for the accountant's, infinity where it certifies nothing
+        problem: determines the number of rows (or clients) if `rows` is None; its data are not used
+        rows: rows of the crafted table, or number of clients
+        claimed: epsilon claimed for all `rounds`; None for the accountant's, infinity if it certifies nothing
         repeats: runs on each of two neighbors;  canaries: 0 for none
 
-    Every finding holds with this confidence by itself. No alarm is no proof.
+    Each finding holds with this confidence individually. The absence of an alarm proves nothing.
     """
     unit = read_unit(unit, algorithm)
     rows = _rows(problem, algorithm, unit) if rows is None else rows
@@ -45,7 +45,7 @@ def estimate_epsilon(
     trials = try_neighbors(algorithm, rows, rounds, repeats, seed, unit, None)
     findings = [trials.finding(delta, claimed, confidence)]
     if claimed is None and delta < _WIDE:
-        # The accountant's claim holds for every delta, and few runs show more at a large one.
+        # The accountant's claim holds for every delta, and a few runs reveal more at a large one.
         findings.append(trials.finding(_WIDE, None, confidence))
     if target.exact:
         apart = try_messages(algorithm, rows, rounds, repeats, seed + 1, unit)

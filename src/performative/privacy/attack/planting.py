@@ -1,4 +1,4 @@
-"""Canaries: rows with a direction of their own, each in the data or not by the toss of a coin, all in one run."""
+"""Canaries: rows with their own directions, each included or not by a coin flip, all in one run."""
 
 import time
 
@@ -29,9 +29,9 @@ from performative.problem import Problem
 from performative.record import Record
 from performative.types import Unchecked
 
-# Floats of gradients, noise and tables that runs side by side may hold.
+# Most floats of gradients, noise and tables in runs executed side by side.
 _FLOATS = 1 << 25
-# Shares of the canaries that are guessed to be in.
+# Fractions of the canaries that are guessed to be included.
 _GUESSED = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
 
 
@@ -51,28 +51,29 @@ def canaries(
     claimed: float | None = None,
     confidence: float = 0.999,
 ) -> AttackResult:
-    """Guess which canaries were in from the sum of all updates, and bound epsilon from how many guesses are right.
+    """Guess which canaries were included from the sum of all updates; bound epsilon by the number of correct guesses.
 
-    A run holds `each` canaries among its `rows` rows (or clients); as many runs as needed are put side by side, which
-    is one larger run on disjoint data. Canary j pushes coordinate j up, or by its coin down ("replace") or not at all
-    ("remove"). The bound is jax-privacy's for one run, with the threshold chosen on a part of the canaries.
+    A run contains `each` canaries among its `rows` rows (or clients); as many runs as needed are executed side by side,
+    which amounts to one larger run on disjoint data. Depending on its coin, canary j pushes coordinate j up, or else
+    down ("replace") or not at all ("remove"). The bound is jax-privacy's for one run, with the threshold chosen on some
+    of the canaries.
 
-    Where every row is in every step the claim is a Gaussian's for all deltas at once, and the bound is that of
-    Mahloujifar, Melis and Chaudhuri 2024. Else it is that of Steinke, Nasr and Jagielski 2023, which holds for any
-    law but finds little once 2 delta * canaries nears 1.
+    If every row is in every step, the claim is that of a Gaussian for all deltas at once, and the bound is that of
+    Mahloujifar, Melis and Chaudhuri 2024. Otherwise it is that of Steinke, Nasr and Jagielski 2023, which holds for any
+    sampling but finds little once 2 delta * canaries approaches 1.
     """
     began = time.perf_counter()
     check_counts(rows=rows, rounds=rounds, canaries=canaries)
     for name, value in (("delta", delta), ("confidence", confidence)):
         if not 0 < value < 1:
-            raise ValueError(f"{name} must be between 0 and 1; got {value}.")
+            raise ValueError(f"{name} must lie between 0 and 1; got {value}.")
     target = read_target(algorithm, rows, unit)
     relation = default_relation(target.law) if relation is None else relation
     if relation not in RELATIONS:
         raise ValueError(f"relation must be one of {RELATIONS}; got {relation!r}.")
     each = min(rows, 250, canaries) if each is None else each
     if not 1 <= each <= rows:
-        raise ValueError(f"each: a run has {rows} rows and can hold 1..{rows} canaries; got {each}.")
+        raise ValueError(f"each: a run has {rows} rows and can contain 1..{rows} canaries; got {each}.")
     runs = -(-canaries // each)
     rng = np.random.default_rng(seed)
     coins = rng.integers(0, 2, (runs, each)).astype(bool)
@@ -96,7 +97,7 @@ def always_in(law: Unchecked[Law]) -> bool:
 
 
 def one_run_bound(scores: np.ndarray, coins: np.ndarray, delta: float, alpha: float, gaussian: bool) -> float:
-    """jax-privacy's bound for one run, at a threshold that other canaries of the run were used to choose."""
+    """jax-privacy's bound for one run, at a threshold chosen on other canaries of the run."""
     from jax_privacy import auditing
 
     (present, tried_present), (absent, tried_absent) = split(scores[coins]), split(scores[~coins])
@@ -104,7 +105,7 @@ def one_run_bound(scores: np.ndarray, coins: np.ndarray, delta: float, alpha: fl
     if gaussian:
         threshold, _ = choose(present, absent, delta, alpha, both=False)
         return float(tried.epsilon_one_run_fdp(alpha, delta, threshold_strategy=auditing.Explicit(threshold)))
-    # What matters here is how many guesses there are; the best share on the first part is taken on the second.
+    # The number of guesses matters here; the best fraction on the first part is used on the second.
     first = auditing.CanaryScoreAuditor(present, absent)
     levels = np.quantile(np.concatenate([present, absent]), 1 - np.asarray(_GUESSED))
     found = [first.epsilon_one_run(alpha, delta, threshold_strategy=auditing.Explicit(level)) for level in levels]
@@ -118,7 +119,7 @@ def _problem(target: Target, table: np.ndarray) -> Problem:
 
 
 def run_coins(target: Target, coins: np.ndarray, rows: int, rounds: int, relation: str, seed: int) -> np.ndarray:
-    """The sum of updates along each canary, [runs, each], from runs with coins of their own."""
+    """The sum of updates along each canary, [runs, each], from runs with independent coins."""
     runs, each = coins.shape
     tables = np.zeros((runs, rows), np.float32)
     tables[:, :each] = np.arange(1, each + 1) * np.where(coins, 1, -1 if relation == "replace" else 0)
@@ -128,7 +129,7 @@ def run_coins(target: Target, coins: np.ndarray, rows: int, rounds: int, relatio
             prepare(_problem(target, tables[0]), target.algorithm, Clock(), Record(consensus=False)), jnp.float32
         )
         executor = pick_executor(None, target.algorithm)
-        # Gradients of a batch for examples, messages of all clients for clients: both hold `each` numbers a row.
+        # Gradients of a batch for examples, messages of all clients for clients: both have `each` numbers per row.
         block = max(1, min(runs, _FLOATS // (each * target.width)))
         keys, start = repeat_keys(seed, -(-runs // block) * block), jnp.zeros(each)
         parts = []
@@ -145,7 +146,7 @@ def run_coins(target: Target, coins: np.ndarray, rows: int, rounds: int, relatio
 def _runs(
     setup: Setup, z: Array, keys: PyTree, start: Array, rounds: Int[Array, ""], executor: AbstractExecutor
 ) -> Array:
-    """The last models of runs on tables of their own, by the round that `pf.run` runs."""
+    """The last models of runs on separate tables, by the round function that `pf.run` uses."""
 
     def one(table: Array, key: Array) -> Array:
         mine = eqx.tree_at(lambda s: s.problem.population.z, setup, table)

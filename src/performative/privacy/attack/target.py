@@ -1,4 +1,4 @@
-"""What is attacked: an algorithm's own parts, and the claim that is made for them."""
+"""The target of an attack: an algorithm's own parts, and the claim made for them."""
 
 import dataclasses
 from typing import Any
@@ -20,12 +20,12 @@ from performative.privacy.certification import guarantee, read_unit
 from performative.problem import Problem
 from performative.types import Cohort, Theta, Upload
 
-# How far rows reach beyond the clip.
+# How far rows extend beyond the clip.
 STRETCH = 1000.0
 
 
 class Contrast(AbstractAggregator[None]):
-    """move = delta_0 - delta_1: what someone can work out who sees the messages of two clients."""
+    """move = delta_0 - delta_1: what an observer of two clients' messages can compute."""
 
     ignores_data = True
 
@@ -37,12 +37,12 @@ class Contrast(AbstractAggregator[None]):
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What is attacked: the user's own parts, stripped of what does not matter to the unit that is protected.
+    """The target of an attack: the user's own parts, without those irrelevant to the protected unit.
 
     Attributes:
-        law: how rows or clients are drawn, as the part says that does (`performative.draws`), None where it does not
-        width: the most rows that a round works on at once
-        size: how many rows a sum holds on average; noise: its standard deviation in clips, as the parts say
+        law: how rows or clients are drawn, as declared by the sampler (`performative.draws`), None if not declared
+        width: the most rows that a round processes at once
+        size: average number of rows in a sum; noise: its declared standard deviation in clips
     """
 
     algorithm: Algorithm
@@ -56,7 +56,7 @@ class Target:
 
 
 def read_target(algorithm: Algorithm, rows: int, unit: str | None) -> Target:
-    """One local step a round, everyone present for examples; the plainest client inside for clients."""
+    """Reduce an algorithm to one local step per round: full participation for examples, plain clients for clients."""
     unit = read_unit(unit, algorithm)
     same: dict[str, Any] = {"local_steps": 1, "deploy": "never"}
     holder: Any
@@ -69,7 +69,7 @@ def read_target(algorithm: Algorithm, rows: int, unit: str | None) -> Target:
         table, batch = Database(np.zeros(rows)), algorithm.batch
         holder, law, width = algorithm.estimator, said(batch, "sampling", rows), batch.largest(table)
         size = float(np.asarray(batch.expected(table)))
-    # An attack tries what is said; it need not be the word of the part's own class.
+    # An attack tests whatever is declared, even if it is not declared by the part's own class.
     told = said_bound(holder)
     bound = Bound(1.0, 0.0) if told is None else told
     clip, noise = (_one(bound, name) for name in ("clip", "noise_multiplier"))
@@ -85,12 +85,12 @@ def _one(bound: Bound, name: str) -> float:
 
 
 def problem_of(target: Target, table: np.ndarray, other: np.ndarray | None = None) -> Problem:
-    """The crafted rows as one client's table, or as one client each; `other` is a second client's table."""
+    """The crafted rows as one client's table, or with one client per row; `other` is a second client's table."""
     if target.unit == "client":
         return Problem(along, Database(table[:, None]))
     return Problem(along, Database(table[None] if other is None else np.stack([table, other])))
 
 
 def accounted(target: Target, problem: Problem, rounds: int, delta: float) -> float:
-    """What the accountant says of these parts."""
+    """The accountant's epsilon for these parts."""
     return float(guarantee(problem, target.algorithm, target.unit).spent(rounds, delta).epsilon)

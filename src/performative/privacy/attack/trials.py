@@ -1,4 +1,4 @@
-"""Crafted neighbors: our own steps on two data sets that differ in one row, and how well one can tell which."""
+"""Crafted neighbors: our own steps on two data sets that differ in one row, and how well one can distinguish them."""
 
 import dataclasses
 import math
@@ -27,13 +27,13 @@ from performative.privacy.certification import read_unit
 from performative.problem import Problem
 from performative.record import Record
 
-# Published models of one call of `run`: about 0.3 GB while they are scored.
+# Most published models per call of `run`: about 0.3 GB while they are scored.
 _MODELS = 5_000_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Trials:
-    """Scores of runs with the row and without it, and what was run."""
+    """Scores of runs with and without the row, and how they were run."""
 
     method: str
     target: Target
@@ -45,7 +45,7 @@ class Trials:
     seconds: float
 
     def finding(self, delta: float, claimed: float | None = None, confidence: float = 0.999) -> AttackResult:
-        """What they show at this delta, beside the claim; None asks the accountant."""
+        """The bound at this delta, next to the claim; None uses the accountant's."""
         if claimed is None:
             claimed = accounted(self.target, self.problem, self.rounds, delta)
         lower = epsilon_lower(self.present, self.absent, delta, confidence).lower
@@ -71,10 +71,10 @@ def neighbors(
 ) -> AttackResult:
     """Run the algorithm `repeats` times on each of two crafted neighbors and bound epsilon from below.
 
-    The attacker sees every model, knows all but one row, and scores by the likelihood ratio of the sampler that the
-    algorithm names. `rows` is the size of the table, or the number of clients. `claimed` is what `guarantee` says for
-    the same parts unless given. log(repeats / 10) is about the most that can be shown. The accountant's claim holds
-    for every delta, and a large one (0.01) shows what is wrong with fewer runs.
+    The attacker sees every model, knows all but one row, and scores by the likelihood ratio of the algorithm's declared
+    sampler. `rows` is the size of the table, or the number of clients. `claimed` defaults to what `guarantee` says for
+    the same parts. The largest bound that can be shown is about log(repeats / 10). The accountant's claim holds for
+    every delta, and a large delta (0.01) reveals errors with fewer runs.
     """
     return try_neighbors(algorithm, rows, rounds, repeats, seed, unit, relation).finding(delta, claimed, confidence)
 
@@ -91,11 +91,11 @@ def try_neighbors(
 def _try(
     method: str, target: Target, pair: Neighbors, rounds: int, repeats: int, seed: int, two: bool = False
 ) -> Trials:
-    """Runs on both tables; with `two`, beside a second client whose table is the one without the row."""
+    """Run on both tables; with `two`, alongside a second client whose table lacks the row."""
     check_counts(rounds=rounds)
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 8:
         raise ValueError(
-            f"repeats must be a whole number >= 8, some to choose a test and some to try it; got {repeats!r}."
+            f"repeats must be a whole number >= 8, some to choose a test and some to evaluate it; got {repeats!r}."
         )
     began = time.perf_counter()
     tables = pair.tables(STRETCH * target.clip)
@@ -121,10 +121,10 @@ def release(
     claimed: float | None = None,
     confidence: float = 0.999,
 ) -> AttackResult:
-    """Many draws of ONE release that the row is surely in: is the noise as large as it says?
+    """Draw ONE release that surely includes the row many times, to test whether the noise is as large as declared.
 
-    A Gaussian release makes a promise for every delta; without one the delta is taken that shows most: where
-    epsilon = min(1, mu / 2), mu = 2 / noise_multiplier the swing over the noise.
+    A Gaussian release has a guarantee for every delta; None uses the most revealing one, at which
+    epsilon = min(1, mu / 2), where mu = 2 / noise_multiplier is the shift relative to the noise.
     """
     unit = read_unit(unit, algorithm)
     sure: dict[str, Any] = {"participation": Full()} if unit == "client" else {"batch": Uniform(2)}
@@ -153,9 +153,9 @@ def messages(
     claimed: float | None = None,
     confidence: float = 0.999,
 ) -> AttackResult:
-    """Two clients whose messages are seen, one with the crafted row: does the other's noise give it away?
+    """Observe the messages of two clients, one with the crafted row, to test whether shared noise reveals it.
 
-    The attacker looks at the difference of the two messages, in which noise that both share cancels.
+    The attacker uses the difference of the two messages, in which shared noise cancels.
     """
     return try_messages(algorithm, rows, rounds, repeats, seed, unit).finding(delta, claimed, confidence)
 
@@ -172,7 +172,7 @@ def try_messages(algorithm: Algorithm, rows: int, rounds: int, repeats: int, see
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """delta(epsilon) of a Gaussian release whose swing is mu standard deviations. Balle and Wang 2018, Theorem 8."""
+    """delta(epsilon) of a Gaussian release shifted by mu standard deviations. Balle and Wang 2018, Theorem 8."""
     return float(stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu))
 
 
@@ -189,14 +189,14 @@ def _collect(
     block = min(repeats, max(1, _MODELS // rounds))
     rate = np.asarray(jax.vmap(target.algorithm.rate)(jnp.arange(rounds, dtype=jnp.int32)), float)
     if not np.all(rate > 0):
-        raise ValueError("rate: the attack divides by it; use a step that stays above 0 for all of these rounds.")
-    # Two clients' own noise adds up in a difference; a client's message holds only a share of the sum's noise, and the
-    # shares of two make up the whole.
+        raise ValueError("rate: the attack divides by it; use a step size that stays above 0 in all of these rounds.")
+    # In a difference, the independent noise of two clients adds up; for the client unit, each message contains only a
+    # share of the sum's noise, and the two shares add up to the whole.
     noise = target.noise * (math.sqrt(2.0) if two and target.unit == "example" else 1.0)
     scores = []
     for state in seeds.generate_state(-(-repeats // block)):
         with warnings.catch_warnings():
-            # Crafted data make a memory grow, and that is their purpose.
+            # Crafted data make the memory grow on purpose.
             warnings.simplefilter("ignore", UserWarning)
             history = run(
                 problem,
@@ -209,8 +209,8 @@ def _collect(
                 callbacks=[Progress(False)],
             )
         moves = -np.diff(np.asarray(history.theta, np.float64), axis=1)
-        moves /= rate[: moves.shape[1]]  # a run that leaves the numbers ends early
+        moves /= rate[: moves.shape[1]]  # a diverged run ends early
         y = np.nan_to_num(moves * (target.size / target.clip))
-        # In a difference the rows that both have cancel.
+        # In a difference, common rows cancel.
         scores.append(score(y, noise, pair, target.law, 0.0 if two else target.size, target.exact))
     return np.concatenate(scores)[:repeats]

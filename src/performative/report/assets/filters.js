@@ -1,4 +1,4 @@
-// Tables that are sorted by their heads.
+// Tables sorted by clicking their headers.
 for (const table of all("table[data-sort]")) {
   all("th button", table).forEach(head => head.addEventListener("click", () => {
     const cell = head.closest("th"), column = cell.cellIndex, up = cell.getAttribute("aria-sort") !== "ascending";
@@ -7,7 +7,7 @@ for (const table of all("table[data-sort]")) {
     const value = row => row.cells[column].dataset.value ?? row.cells[column].textContent;
     const order = (a, b) => {
       const [x, y] = [value(a), value(b)], [p, q] = [Number(x), Number(y)];
-      // What is no number comes last in either order.
+      // Empty cells come last in either order.
       if (x !== "" && y !== "" && !isNaN(p) && !isNaN(q)) return up ? p - q : q - p;
       if (x === "" || y === "") return (x === "") - (y === "");
       return (up ? 1 : -1) * x.localeCompare(y);
@@ -16,7 +16,7 @@ for (const table of all("table[data-sort]")) {
   }));
 }
 
-// A sweep: boxes by swept value, and one for each setting in the table.
+// A sweep: checkboxes per swept value, and one per setting in the table.
 const rows = all("tr[data-key]");
 function refresh() {
   const on = {};
@@ -57,7 +57,7 @@ if (everything) everything.addEventListener("click", () => {
 });
 if (rows.length) refresh();
 
-// A gallery: cards and claims by words, paper and verdict.
+// A gallery: filter cards and claims by words, paper and verdict.
 const search = document.getElementById("search");
 if (search) {
   const paper = document.getElementById("paper"), verdict = document.getElementById("verdict");

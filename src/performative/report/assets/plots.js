@@ -7,7 +7,7 @@ const dark = () => root.dataset.theme ? root.dataset.theme === "dark" : system.m
 const ink = name => getComputedStyle(root).getPropertyValue(name).trim();
 const all = (query, from) => Array.from((from || document).querySelectorAll(query));
 
-// Plotly reads tags, entities and %{...} in its labels; ours are plain text.
+// Plotly interprets tags, entities and %{...} in its labels; ours are plain text.
 const SIGNS = { "&": "&amp;", "<": "&lt;", ">": "&gt;", "{": "&#123;" };
 const plain = text => String(text).replace(/[&<>{]/g, sign => SIGNS[sign]);
 const wrapped = (text, width) => {
@@ -31,7 +31,7 @@ const made = (tag, attributes, ...inside) => {
 };
 const short = value => typeof value === "number" ? Number(value.toPrecision(4)).toString() : value;
 
-// What a board of filters hides: settings by their key, in every plot that belongs to it.
+// What the filters hide: settings by their key, in every plot they control.
 const board = { hidden: new Set(), filtered: new Set() };
 
 class Plot {
@@ -108,7 +108,7 @@ class Plot {
     });
     if (this.view.kind === "bars" || crowd || series.length < 2) return;
     for (const one of series.filter(one => !one.quiet)) {
-      const title = "Click: hide or show. Double click: this one only.";
+      const title = "Click: hide or show. Double-click: show only this one.";
       const chip = made("button", { type: "button", class: "chip", title });
       chip.append(swatch(one, this.view, series.indexOf(one)), made("span", {}, one.name));
       const set = this.boarded ? board.hidden : this.hidden;
@@ -212,7 +212,7 @@ function picture(plot) {
       return;
     }
     const xs = plot.xs(series);
-    // One label for all lines at an x, or, where there are many, one for the line that is pointed at.
+    // One label for all lines at an x or, with many lines, one for the hovered line.
     const told = many ? [`<b>${name}</b>`, `${plain(plot.across)} %{x}`, "%{y:.4~g}"] : ["%{y:.4~g}"];
     if (spread) told.push(many ? "%{customdata}" : "(%{customdata})");
     const template = told.join(many ? "<br>" : " ") + (many ? "<extra></extra>" : "");
@@ -225,7 +225,7 @@ function picture(plot) {
       return;
     }
     if (series.low && !many) {
-      // A logarithmic axis has no room for zero: there the band ends at the lowest value that is drawn.
+      // A logarithmic axis cannot show zero: the band ends at the lowest value drawn.
       const floor = Math.min(...series.y.concat(series.high).filter(value => value > 0));
       const low = series.low.map(value => !plot.log.y || value > 0 ? value : floor);
       bands.push({ ...base, type: "scatter", mode: "lines", x: xs.concat(xs.slice().reverse()),
@@ -241,10 +241,10 @@ function picture(plot) {
     gridcolor: faded(dark() ? "#ffffff" : "#000000", 0.1), zeroline: false, linecolor: ink("--line"), showline: true,
     automargin: true, tickfont: { size: 12 }, exponentformat: "power", minexponent: 5,
   };
-  // Few decades get ticks at 1, 2 and 5 as well.
+  // Few decades get ticks at 1, 2 and 5 as well. Without a format Plotly writes their first digit alone, 2 for 20.
   const ticks = key => {
     const decades = spanned(plot, key);
-    return { dtick: decades > 2.2 ? Math.ceil(decades / 8) : "D2" };
+    return decades > 2.2 ? { dtick: Math.ceil(decades / 8) } : { dtick: "D2", tickformat: ".6~g" };
   };
   const scaled = (log, key) => ({ ...axis, type: log ? "log" : "linear", ...(log ? ticks(key) : {}) });
   const value = scaled(plot.log.y, "y");

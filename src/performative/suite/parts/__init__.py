@@ -1,1 +1,1 @@
-"""Populations and losses that only environments of the suite need."""
+"""Populations and losses used only by environments of the suite."""

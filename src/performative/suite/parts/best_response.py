@@ -15,19 +15,19 @@ from performative.populations.base import AbstractRows, real_rows
 from performative.populations.rows import as_counts, as_labels, check_tables
 from performative.types import Counts, Numbers, Sample, Theta, Unchecked, number, per_client, squared_norm, whole
 
-# score(theta, x) of one person.
+# score(theta, x) for one person.
 Score = Callable[[Theta, Array], Array]
 
 
 class BestResponse(AbstractRows[None]):
-    """People who lower a score by a few gradient steps, each move costing its square.
+    """People who lower their score by a few gradient steps, at a quadratic cost.
 
         x_0 = x,      x_{k+1} = x_k - rate (strength_i grad_x score(theta, x_k) + x_k - x),      k < steps
 
     These are gradient steps on score(theta, x') + |x' - x|^2 / (2 strength_i), times strength_i: with a score that is
     linear in x and rate 1, one step is the best response of `pf.populations.Strategic`. `x` [N, m, d], `y` [N, m];
-    `strength` a number or [N]; labels stay.
-    Hardt et al. 2016 have exact best responses; people here stop after `steps`.
+    `strength` a number or [N]; labels do not change.
+    Hardt et al. 2016 use exact best responses; people here stop after `steps`.
     """
 
     references = ("hardt2016strategic",)
@@ -75,7 +75,7 @@ class BestResponse(AbstractRows[None]):
 
 
 class ScoreLoss(AbstractLoss):
-    """log(1 + exp(s)) - y s + penalty |theta|^2 / 2 of a score s = score(theta, x), y in {0, 1}."""
+    """log(1 + exp(s)) - y s + penalty |theta|^2 / 2 for a score s = score(theta, x), y in {0, 1}."""
 
     score: Unchecked[Score] = eqx.field(static=True)
     penalty: Numbers = number(default=0.0)
@@ -94,7 +94,7 @@ def quadratic_score(theta: Theta, x: Array) -> Array:
 
 
 def network_score(theta: Theta, x: Array) -> Array:
-    """v . tanh(W x + b) + c of a hidden layer, theta = (W, b, v, c) in one vector of h (d + 2) + 1 numbers."""
+    """v . tanh(W x + b) + c with one hidden layer, theta = (W, b, v, c) as one vector of h (d + 2) + 1 numbers."""
     d = x.shape[-1]
     h = (theta.shape[0] - 1) // (d + 2)
     W, b, v = theta[: h * d].reshape(h, d), theta[h * d : h * (d + 1)], theta[h * (d + 1) : -1]

@@ -1,4 +1,4 @@
-"""Generators that are trained on what they made, beside a share of real data."""
+"""Generators trained on their own output and a fraction of real data."""
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +18,11 @@ def normal_likelihood(theta: Theta, z: Sample) -> Float[Array, ""]:
 
 
 class Generated(AbstractPopulation[None]):
-    """Real data, and what the deployed model N(theta_0, exp(2 theta_1)) makes.
+    """Real data mixed with samples of the deployed model N(theta_0, exp(2 theta_1)).
 
         Z_i ~ real_i N(mean_i, scale_i^2) + (1 - real_i) N(theta_0, exp(2 theta_1))
 
-    With `normal_likelihood`, one mean m and scale s: theta_PS = (m, log s), theta_PO = (m, log(s sqrt(real))).
+    With `normal_likelihood`, a single mean m and scale s: theta_PS = (m, log s), theta_PO = (m, log(s sqrt(real))).
     """
 
     references = ()
@@ -49,7 +49,7 @@ class Generated(AbstractPopulation[None]):
         return jnp.where(which < self.real, self.mean + self.scale * spread, made)
 
     def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Array]:
-        """Real rows and made ones in turn: exact where the normal rule is."""
+        """Real rows, then generated ones: exact wherever the normal rule is."""
         spread, weight = standard_nodes((), count)
         which = jnp.concatenate([jnp.full(weight.shape, -1.0), jnp.full(weight.shape, 2.0)])
         return (which, jnp.concatenate([spread, spread])), jnp.concatenate(
@@ -58,7 +58,7 @@ class Generated(AbstractPopulation[None]):
 
 
 class Composed(AbstractPopulation[None]):
-    """Components in real shares, and in the shares that the deployed model has come to believe in.
+    """Mixture components drawn by their real shares, or by the shares of the deployed model.
 
         k ~ real_i share_i + (1 - real_i) softmax(theta, 0),      Z ~ N(center_k, scale^2)
 

@@ -1,4 +1,4 @@
-"""Outcomes that answer to the score, and clicks that follow exposure: features stay, labels move."""
+"""Outcomes that react to the score, and clicks that follow exposure: features are fixed, labels move."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from performative.types import Counts, Noise, Numbers, RowNumbers, Theta, per_cl
 
 
 class Labels(AbstractRows[None]):
-    """Labels that answer to the score.
+    """Labels that react to the score.
 
         x = x_ij, j ~ Unif,      P(y = 1) = sigmoid(truth_i . x + reaction_i theta . x)
 
@@ -58,17 +58,17 @@ class Labels(AbstractRows[None]):
         return self.x[row], (which < self._chance(row, theta)).astype(jnp.int32)
 
     def quadrature(self, theta: Theta, count: int) -> tuple[Noise, Array]:
-        """Each row with either label, weighed by its chance: exact, and smooth in theta."""
+        """Each row with either label, weighted by its probability: exact, and smooth in theta."""
         row, weight = table_nodes(self.capacity, self.rows)
         chance = jax.vmap(lambda one: self._chance(one, theta))(row)
-        # Below every chance the label is 1, above it is 0.
+        # Below any probability the label is 1, above it is 0.
         which = jnp.concatenate([jnp.full(row.shape, -1.0), jnp.full(row.shape, 2.0)])
         weights = jnp.concatenate([weight.astype(chance.dtype) * c for c in (chance, 1 - chance)])
         return (jnp.concatenate([row, row]), which), weights
 
 
 class Targets(AbstractRows[None]):
-    """Outcomes that move with what is predicted for them.
+    """Outcomes that shift with their predictions.
 
         z = (x_ij, y_ij + reaction_i theta . x_ij)
 
@@ -102,7 +102,7 @@ class Targets(AbstractRows[None]):
 
 
 class Clicks(AbstractPopulation[None]):
-    """Items that are shown by their scores, and clicked more the more they are shown.
+    """Items shown according to their scores, and clicked more often the more they are shown.
 
         k ~ e = softmax(sharpness theta),   P(click) = sigmoid(taste_ik + fashion_i e_k),   z = (one-hot of k, click)
 
@@ -144,6 +144,6 @@ class Clicks(AbstractPopulation[None]):
     def quadrature(self, theta: Theta, count: int) -> tuple[Array, Array]:
         """Each item, clicked and not: exact, and smooth in theta."""
         shown, clicked = self._chances(theta)
-        item = -1.0 - jnp.arange(shown.shape[0], dtype=shown.dtype)  # below 0 it names the item outright
+        item = -1.0 - jnp.arange(shown.shape[0], dtype=shown.dtype)  # negative noise encodes the item itself
         nodes = [jnp.stack([item, jnp.full(item.shape, which, item.dtype)], axis=1) for which in (-1.0, 2.0)]
         return jnp.concatenate(nodes), jnp.concatenate([shown * clicked, shown * (1 - clicked)])

@@ -1,4 +1,4 @@
-"""Clients that send clipped means with noise, and no rows: what a learner sees is a sample of its own."""
+"""Clients that send noisy clipped means instead of rows: each release is one sample for the learner."""
 
 import equinox as eqx
 import jax
@@ -12,11 +12,11 @@ from performative.types import Noise, Numbers, RowNumbers, Scene, Theta, World, 
 
 
 class Released(AbstractPopulation[World]):
-    """One sample is one release of a client: the mean of n clipped rows, with noise.
+    """Each sample is one release of a client: the mean of n clipped rows, plus noise.
 
         Z = (1/n) sum_{j <= n} z_j min(1, clip / |z_j|)  +  N(0, (noise_multiplier clip / n)^2),   z_j ~ inner
 
-    For rows that are arrays of numbers. Its mean is that of `inner` where no row is clipped.
+    For rows that are arrays of numbers. The mean equals that of `inner` if no row is clipped.
     """
 
     references = ()

@@ -1,1 +1,1 @@
-"""The environments: a file a family, a function an environment."""
+"""The environments: one file per family, one function per environment."""

@@ -1,4 +1,4 @@
-"""Several learners whose people see all models: a learner here plays for all of them, and is judged by their sum."""
+"""Several learners whose people see all models: a method plays for all of them and is scored on their total risk."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from performative.suite.setting import Setting
 @register("game-linear-v1", family="games")
 def linear() -> Setting:
     """Four sellers whose demand falls with their own price and rises with the others', E z = b + M p, loss
-    -p_i z_i + p_i^2 / 2. Stable (I - M)^-1 b; what is best for all together, (I - M - M^T)^-1 b, is out of reach of
+    -p_i z_i + p_i^2 / 2. The stable point is (I - M)^-1 b; the social optimum, (I - M - M^T)^-1 b, is out of reach for
     sellers who each retrain on their own demand."""
     rng = np.random.default_rng(3)
     b = rng.uniform(2.0, 4.0, 4)
@@ -29,9 +29,9 @@ def linear() -> Setting:
 
 @register("game-banks-v1", family="games")
 def banks() -> Setting:
-    """Two banks that score applicants of two kinds, who go where they are scored best and dress up their features.
-    Where applicants are choosy each bank comes to serve one kind; together they are best off when each does
-    (Ginart et al. 2021; Dean et al. 2022). Points are solved."""
+    """Two banks that score applicants of two kinds, who go where they are scored best and manipulate their features.
+    If applicants are selective, each bank ends up serving one kind, which is also best for both together
+    (Ginart et al. 2021; Dean et al. 2022). Points are computed numerically."""
     start = np.array([[0.6, 0.2, 0.0], [0.2, 0.6, 0.0]])
     return Setting(
         competing_banks(sharpness=1.0), Budget(60, 40_000, 60), rows=100, start=start,

@@ -26,21 +26,21 @@ def _known(eps: float, noise: float) -> dict[str, float]:
 
 @register("gaussian-contracting-v1", family="gaussian")
 def contracting() -> Setting:
-    """Mean estimation, z ~ N(1 + theta / 2, 1), squared loss: retraining contracts by 1/2 and settles at theta = 2,
-    which is optimal too. The first thing that any method must solve."""
+    """Mean estimation, z ~ N(1 + theta / 2, 1), squared loss: retraining contracts by 1/2 and converges to theta = 2,
+    which is also optimal. The easiest environment: any method must solve it."""
     return _scalar(0.5)
 
 
 @register("gaussian-oscillating-v1", family="gaussian")
 def oscillating() -> Setting:
-    """Mean estimation, z ~ N(1 - 1.5 theta, 1): retraining to the minimum overshoots further each time and runs away,
-    while short steps, or means of past data sets, settle at theta = 0.4."""
+    """Mean estimation, z ~ N(1 - 1.5 theta, 1): full retraining overshoots further each time and diverges, while
+    short steps, or averages of past data sets, converge to theta = 0.4."""
     return _scalar(-1.5)
 
 
 @register("gaussian-near-one-v1", family="gaussian")
 def near_one() -> Setting:
-    """Mean estimation, z ~ N(1 + 0.95 theta, 1): retraining contracts by 0.95 only, so that fifty deployments are not
+    """Mean estimation, z ~ N(1 + 0.95 theta, 1): retraining contracts by only 0.95, so fifty deployments are not
     enough without extrapolation; theta = 20."""
     return _scalar(0.95)
 
@@ -48,7 +48,7 @@ def near_one() -> Setting:
 @register("gaussian-beyond-one-v1", family="gaussian")
 def beyond_one() -> Setting:
     """Mean estimation, z ~ N(1 + 1.5 theta, 1): the stable point theta = -2 repels retraining and gradient steps alike,
-    yet it is where the performative risk is least. Only a learner that foresees the reaction gets there."""
+    yet it minimizes the performative risk. Only a learner that anticipates the reaction gets there."""
     return _scalar(1.5)
 
 
@@ -66,9 +66,9 @@ def vector() -> Setting:
 
 @register("gaussian-federation-v1", family="gaussian")
 def federation() -> Setting:
-    """Ten clients, z_i ~ N(m_i + eps_i theta, 1), eps_i from -0.5 to 1.3 and m_i from 9 down to 0: people of some
-    clients work against the model, those of others overreact. Retraining contracts by 0.4, and stable and optimal
-    point lie apart; the stable one closes about half of the gap."""
+    """Ten clients, z_i ~ N(m_i + eps_i theta, 1), eps_i from -0.5 to 1.3 and m_i from 9 down to 0: people at some
+    clients move against the model, at others they overreact. Retraining contracts by 0.4; the stable and the optimal
+    point differ, and the stable one closes about half of the gap."""
     eps, mean = np.linspace(-0.5, 1.3, 10), np.arange(9.0, -1.0, -1.0)
     problem = Problem(losses.squared, Gaussian(mean, eps, 1.0))
     return Setting(problem, Budget(50, 20_000, 50), rows=20, constants=_known(float(np.abs(eps).mean()), 1.0))
@@ -77,7 +77,7 @@ def federation() -> Setting:
 @register("gaussian-federation-vector-v1", family="gaussian")
 def federation_vector() -> Setting:
     """Twenty clients with unequal weights, five coordinates, z_i ~ N(m_i + eps_ij theta_j, s_i^2): every coordinate of
-    every client reacts by its own eps_ij in [-0.6, 1.2], and clients are noisy to different degrees."""
+    every client has its own sensitivity eps_ij in [-0.6, 1.2], and noise levels differ across clients."""
     rng = np.random.default_rng(21)
     eps = rng.uniform(-0.6, 1.2, (20, 5))
     mean = 6.0 - 5.0 * eps + rng.normal(0.0, 0.5, (20, 5))
@@ -90,8 +90,8 @@ def federation_vector() -> Setting:
 
 @register("gaussian-bandit-v1", family="gaussian")
 def bandit() -> Setting:
-    """The federation with eps_i from -0.5 to 1.3, for a learner that sees losses only: l(theta; z) of each row under
-    the deployed model, and no data. Two-point and one-point methods, and nothing that needs gradients."""
+    """The federation with eps_i from -0.5 to 1.3, for a learner that sees only losses: l(theta; z) of each row under
+    the deployed model, and no data. Two-point and one-point methods apply; methods that need gradients do not."""
     eps, mean = np.linspace(-0.5, 1.3, 10), np.arange(9.0, -1.0, -1.0)
     problem = Problem(losses.squared, Gaussian(mean, eps, 1.0))
     known = _known(float(np.abs(eps).mean()), 1.0)
@@ -100,9 +100,9 @@ def bandit() -> Setting:
 
 @register("gaussian-retraining-harms-v1", family="gaussian")
 def retraining_harms() -> Setting:
-    """Ten clients, z_i ~ N(m_i + eps_i theta, 1), eps_i from -0.5 to 1.3 and m_i from 0 up to 9: those who react most
-    have the largest means, so that retraining contracts to a stable point that costs more than the model which is never
-    retrained (its score is about -3). A learner must know when to stop, or foresee the reaction."""
+    """Ten clients, z_i ~ N(m_i + eps_i theta, 1), eps_i from -0.5 to 1.3 and m_i from 0 up to 9: the clients
+    that react most have the largest means, so retraining contracts to a stable point that costs more than the model
+    that is never retrained (its score is about -3). A learner must know when to stop, or anticipate the reaction."""
     eps, mean = np.linspace(-0.5, 1.3, 10), np.arange(10.0)
     problem = Problem(losses.squared, Gaussian(mean, eps, 1.0))
     known = _known(float(np.abs(eps).mean()), 1.0)

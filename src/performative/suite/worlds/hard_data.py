@@ -1,4 +1,4 @@
-"""Data that are contaminated, private, or unequally spread: known points, and a learner that sees less."""
+"""Data that are contaminated, private, or heterogeneous: points are known, and the learner sees less."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ _KNOWN = {"strong_convexity": 1.0, "smoothness": 1.0, "noise": 1.0}
 @register("contaminated-gaussian-v1", family="contaminated")
 def contaminated() -> Setting:
     """The ten clients of gaussian-federation-v1; one row in ten comes from N(40, 1) instead. Models are scored on
-    people without the outliers, so that a mean is off and a median, or a filter, is not."""
+    people without the outliers, so a mean is biased, and a median or a filter is not."""
     inner = Gaussian(_MEAN, _EPS, 1.0)
     outside = Outliers(np.full(10, 40.0), 1.0)
     problem = Problem(losses.squared, Contaminated(inner, 0.1, outside))
@@ -34,7 +34,7 @@ def contaminated() -> Setting:
 
 @register("contaminated-pricing-v1", family="contaminated")
 def contaminated_pricing() -> Setting:
-    """The prices of pricing-demand-v1 with one row in ten from N(20, 1): a few made-up customers who seem to buy at any
+    """The prices of pricing-demand-v1 with one row in ten from N(20, 1): a few fake customers who seem to buy at any
     price push prices up. Scored without them (Zheng et al. 2024, Figure 1a)."""
     box = Box(0.0, 4.0)
     problem = dataclasses.replace(pricing_demands(contamination=0.1), domain=box)
@@ -47,7 +47,7 @@ def contaminated_pricing() -> Setting:
 
 
 def _epsilon(multiplier: float, delta: float) -> float:
-    """Of one Gaussian mechanism (Balle and Wang 2018, Theorem 8)."""
+    """Epsilon of one Gaussian mechanism (Balle and Wang 2018, Theorem 8)."""
 
     def excess(eps: float) -> float:
         half = 1 / (2 * multiplier)
@@ -59,9 +59,9 @@ def _epsilon(multiplier: float, delta: float) -> float:
 
 @register("private-means-v1", family="private")
 def private_means() -> Setting:
-    """The ten clients of gaussian-federation-v1 for a learner that sees no person: each client sends the mean of rows
-    that are clipped to 12, with noise of standard deviation 4 * 12 / n. People are new in each deployment, so that each
-    is in one release. More rows a deployment mean less noise, and fewer deployments."""
+    """The ten clients of gaussian-federation-v1 for a learner that sees no individual: each client sends the mean of
+    rows clipped to 12, plus noise of standard deviation 4 * 12 / n. People are new in each deployment, so each is in
+    one release. More rows per deployment mean less noise, and fewer deployments."""
     problem = Problem(losses.squared, Gaussian(_MEAN, _EPS, 1.0))
     clipping = Clipping(12.0, 4.0, _epsilon(4.0, 1e-5), 1e-5)
     known = {**_KNOWN, "epsilon": clipping.epsilon, "delta": clipping.delta}
@@ -74,9 +74,9 @@ def private_means() -> Setting:
 @register("private-quadratic-v1", family="private")
 def private_quadratic() -> Setting:
     """Two-point data that follow the model, loss |theta + a z|^2 / 2, one thousand people (Li, Yemini and Wai 2024,
-    Section 5): rows are seen, but a learner is to keep (epsilon, delta) = (1, 1e-5) for each person over all
-    deployments, which `pf.privacy` accounts for; on the leaderboard a method that does not is left out. Clipping biases
-    plain clipped SGD; DiceSGD is free of it, and its promise costs far more."""
+    Section 5): rows are visible, but a learner must guarantee (epsilon, delta) = (1, 1e-5) for each person over all
+    deployments, as accounted by `pf.privacy`; the leaderboard excludes methods that do not. Clipping biases plain
+    clipped SGD; DiceSGD has no such bias, but its guarantee costs far more."""
     problem = quadratic(beta=0.05, rows=1000)
     known = {"epsilon": 1.0, "delta": 1e-5, "strong_convexity": 1.0, "smoothness": 1.0}
     return Setting(problem, Budget(200, 20_000, 200), rows=100, constants=known, advice="pf.dicesgd")
@@ -84,9 +84,9 @@ def private_quadratic() -> Setting:
 
 @register("unequal-dirichlet-v1", family="unequal")
 def dirichlet() -> Setting:
-    """The breast cancer table at twelve clinics by a Dirichlet draw of 0.3 over labels: some see hardly any malignant
-    case, sizes differ tenfold, and those with few rows react most (strength up to 3). Real features, made-up
-    reaction."""
+    """The breast cancer table at twelve clinics, split by a Dirichlet(0.3) draw over labels: some see hardly any
+    malignant cases, sizes differ tenfold, and those with few rows react most (strength up to 3). Real features,
+    simulated reaction."""
     table = data.breast_cancer()
     x = (table.x - table.x.mean(axis=0)) / table.x.std(axis=0)
     x, y = np.column_stack([x[:, :10], np.ones(len(x))]), (table.y == 0).astype(np.int64)
@@ -105,8 +105,9 @@ def dirichlet() -> Setting:
 
 @register("unequal-rare-v1", family="unequal")
 def rare() -> Setting:
-    """The ten clients of gaussian-federation-v1 of whom some are hardly ever there: the chance to answer falls from 1
-    to 0.05 as their people react more. Who averages those present learns for those who do not react."""
+    """The ten clients of gaussian-federation-v1, some of which are rarely available: the probability of responding
+    falls from 1 to 0.05 as their people react more. Averaging only present clients learns for those who do not
+    react."""
     problem = Problem(losses.squared, Gaussian(_MEAN, _EPS, 1.0))
     answers = np.geomspace(1.0, 0.05, 10)
     return Setting(problem, Budget(80, 40_000, 80), rows=50, answers=answers, constants=_KNOWN)
@@ -114,17 +115,17 @@ def rare() -> Setting:
 
 @register("unequal-work-v1", family="unequal")
 def work() -> Setting:
-    """The ten clients of gaussian-federation-v1, of whom the slowest get through a fifth of their rows, or of their
-    local steps, before the next deployment; the faster a client, the more its people react. A plain average of what
-    clients did listens to the fast ones; in the black box `rows` says how many rows each got through."""
+    """The ten clients of gaussian-federation-v1, the slowest of which complete a fifth of their rows, or of their local
+    steps, before the next deployment; the faster a client, the more its people react. A plain average of the updates
+    favors the fast ones; in the black box, `rows` is the number of rows each client processed."""
     problem = Problem(losses.squared, Gaussian(_MEAN, _EPS, 1.0))
     return Setting(problem, Budget(60, 30_000, 60), rows=50, work=np.linspace(0.2, 1.0, 10), constants=_KNOWN)
 
 
 @register("unequal-many-v1", family="unequal")
 def many() -> Setting:
-    """Two hundred clients with weights by a power law, the heaviest fifty times the median; eps_i from -1 to 1.5 at
-    random, means and noise of their own, half of them answering to a deployment. Rows are few: five a client."""
+    """Two hundred clients with power-law weights, the heaviest fifty times the median; random eps_i from -1 to 1.5,
+    with their own means and noise levels, half of them responding to a deployment. Rows are few: five per client."""
     rng = np.random.default_rng(61)
     weights = np.arange(1.0, 201.0) ** -1.2
     eps = rng.uniform(-1.0, 1.5, 200)

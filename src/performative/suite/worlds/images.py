@@ -1,4 +1,4 @@
-"""Images whose classes are drawn more often the worse they are told apart."""
+"""Images whose classes are drawn more often the worse they are classified."""
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ class Softmax(AbstractLoss):
 
 
 def _small_digits() -> tuple[np.ndarray, np.ndarray]:
-    """The digits 0 to 4 in 4 x 4 pixels, three times as far from their means as in 0..1, with a one behind."""
+    """The digits 0 to 4 in 4 x 4 pixels, in 0..1, centered, multiplied by three, with a column of ones."""
     table = data.digits()
     table = table.take(table.y < _CLASSES)
     pixels = table.x.reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(len(table), 16) / 16.0
@@ -43,7 +43,7 @@ def _small_digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _trained(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The model of who trains on all rows alike: the minimum of the loss with every row once."""
+    """The model trained on all rows with equal weight: the minimizer of the average loss."""
     label = np.eye(_CLASSES)[y]
 
     def risk(flat: np.ndarray) -> tuple[float, np.ndarray]:
@@ -71,17 +71,17 @@ def _setting(parts: list[np.ndarray], temperature: np.ndarray) -> Setting:
 
 @register("digits-reweighted-v2", family="images")
 def digits() -> Setting:
-    """The handwritten digits 0 to 4 of scikit-learn in 4 x 4 pixels at five clients, who draw a class by
-    exp(temperature loss), temperature from 0 to 8, so that classes that the model gets wrong come more often. A linear
-    model of five classes, L2 of 0.05; the start was trained on all images alike (Jin et al. 2024, Section 4.3, made
-    small). Full retraining overshoots. The gap is a few hundredths of the risk: steps must be short or averaged. In
-    version 1 the start was zero, so that scores told who trains fastest."""
+    """The handwritten digits 0 to 4 of scikit-learn in 4 x 4 pixels at five clients, which draw classes in proportion
+    to exp(temperature loss), temperature from 0 to 8, so classes that the model gets wrong become more frequent. A
+    linear model of five classes, L2 of 0.05; the start was trained on all images with equal weight (a small version of
+    Jin et al. 2024, Section 4.3). Full retraining overshoots. The gap is a few hundredths of the risk: steps must be
+    short or averaged. In version 1 the start was zero, so scores only showed which method trains fastest."""
     return _setting(partition.iid(len(_small_digits()[1]), 5, 0), np.linspace(0.0, 8.0, 5))
 
 
 @register("digits-unequal-v2", family="images")
 def unequal() -> Setting:
-    """The same digits at eight clients who hold classes by a Dirichlet draw of 0.5, some avoiding what is told apart
-    badly (temperature -6), some seeking it (6)."""
+    """The same digits at eight clients whose classes follow a Dirichlet(0.5) draw; some avoid poorly classified classes
+    (temperature -6), some seek them (6)."""
     parts = partition.dirichlet(_small_digits()[1], 8, 0.5, seed=1, least=40)
     return _setting(parts, np.linspace(-6.0, 6.0, 8))

@@ -1,4 +1,4 @@
-"""Groups that come and go, and slopes that move."""
+"""Groups that come and go, and slopes that follow the model."""
 
 import numpy as np
 
@@ -15,9 +15,9 @@ from performative.suite.setting import Setting
 
 @register("retention-regression-v1", family="mixtures")
 def retention() -> Setting:
-    """Retailers of two kinds, y = x or y = 3 x plus noise, who leave when they are predicted badly, at ten clients with
-    features of different variance. The risk has one stationary point and curves down elsewhere (Zheng et al. 2024,
-    Figure 5b)."""
+    """Retailers of two kinds, y = x or y = 3 x plus noise, who leave when their predictions are poor, at ten clients
+    with features of different variance. The risk has one stationary point and is nonconvex (Zheng et al. 2024, Figure
+    5b)."""
     return Setting(
         regression_contribution(),
         Budget(60, 60_000, 60),
@@ -31,8 +31,8 @@ def retention() -> Setting:
 @register("retention-linear-v1", family="mixtures")
 def linear_shares() -> Setting:
     """Two groups at five clients, N(-1 + 0.2 theta, 1) and N(3 + 0.4 theta, 1), whose shares follow the model linearly,
-    by 0.02 to 0.06 a unit: serving one group drives the other away, which asks for more of the
-    same. Models lie in [-6, 6], where shares stay inside of the simplex."""
+    by 0.02 to 0.06 per unit: serving one group drives the other away, which reinforces itself. Models lie in [-6, 6],
+    where shares stay inside the simplex."""
     clients = 5
     pull = np.linspace(0.02, 0.06, clients)
     groups = (Gaussian(np.full(clients, -1.0), 0.2, 1.0), Gaussian(np.full(clients, 3.0), 0.4, 1.0))
@@ -45,8 +45,8 @@ def linear_shares() -> Setting:
 @register("house-pricing-v1", family="regression")
 def house() -> Setting:
     """List prices that move what houses sell for, y = (5/3 + gamma_i theta) x + noise, gamma_i in [1.17, 2.17] at ten
-    clients, ridge loss. Retraining does settle, far from the optimum, at many times the cost of the model that is never
-    retrained (Izzo, Ying and Zou 2021; Zheng et al. 2024, Table 1)."""
+    clients, ridge loss. Retraining does settle, but far from the optimum, at many times the cost of the model that is
+    never retrained (Izzo, Ying and Zou 2021; Zheng et al. 2024, Table 1)."""
     return Setting(
         house_pricing(alpha=0.5), Budget(60, 60_000, 60), rows=100, start=0.0,
         constants={"noise": 61 / 30, "sensitivity": 5 / 3}, advice="pf.pofl",
@@ -56,7 +56,7 @@ def house() -> Setting:
 @register("regression-slopes-v1", family="regression")
 def slopes() -> Setting:
     """Regression with three features at six clients whose slopes follow the model, y = (b_i - R_i theta) . x + noise:
-    R_i are matrices, features are correlated, and no client has the same. Points are exact. The stable one costs more
+    R_i are matrices, features are correlated, and no two clients are alike. Points are exact. The stable one costs more
     than the model that is never retrained (its score is about -2): short steps stop before it."""
     rng = np.random.default_rng(51)
     clients, d = 6, 3

@@ -1,4 +1,4 @@
-"""Orders that make demand: the loss has a kink, so that risks are written down in closed form."""
+"""Orders that create demand: the loss has a kink, so risks are given in closed form."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ from performative.types import Numbers, Sample, Theta, number
 
 
 class NewsvendorLoss(AbstractLoss):
-    """What an order theta costs where the demand is z.
+    """The cost of an order theta if the demand is z.
 
     under max(z - theta, 0) + over max(theta - z, 0) + cost theta
     """
@@ -57,10 +57,9 @@ def exact_risk(
 
 @register("newsvendor-v1", family="newsvendor")
 def newsvendor() -> Setting:
-    """A shop whose full shelves bring customers: demand is N(20 + 0.5 order, 16), a missing paper costs 4, one left
-    over 1, each paper ordered 1. Retraining settles at an order that takes the demand as given; the optimal one
-    orders less, since each paper brings half a customer who must be served too (closed forms by the
-    normal quantile)."""
+    """A shop whose full shelves attract customers: demand is N(20 + 0.5 order, 16); a missing paper costs 4, a leftover
+    one 1, each paper ordered 1. Retraining settles at an order that takes the demand as given; the optimal order is
+    smaller, since each paper attracts half a customer who must be served too (closed forms by the normal quantile)."""
     a, b, s, under, over, cost = 20.0, 0.5, 4.0, 4.0, 1.0, 1.0
     stable, optimal = ((a + s * stats.norm.ppf((under - c) / (under + over))) / (1 - b) for c in (cost, cost / (1 - b)))
     problem = Problem(NewsvendorLoss(under, over, cost), Gaussian(np.array([a]), b, s))
@@ -73,8 +72,8 @@ def newsvendor() -> Setting:
 
 @register("newsvendor-federation-v1", family="newsvendor")
 def federation() -> Setting:
-    """Eight shops that place one and the same order: demand of shop i is N(a_i + b_i order, 16), b_i from 0 to 0.8, so
-    that shelves bring customers to some shops only. Costs as in newsvendor-v1; points are roots of the exact risk."""
+    """Eight shops that place the same order: demand of shop i is N(a_i + b_i order, 16), b_i from 0 to 0.8, so full
+    shelves attract customers to some shops only. Costs as in newsvendor-v1; points are roots of the exact gradient."""
     clients, s, under, over, cost = 8, 4.0, 4.0, 1.0, 1.0
     level, slope = np.linspace(24.0, 10.0, clients), np.linspace(0.0, 0.8, clients)
     weights = np.full(clients, 1.0 / clients)

@@ -1,4 +1,4 @@
-"""Labels and clicks that answer to what is predicted or shown."""
+"""Labels and clicks that react to what is predicted or shown."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def _labels(reaction: np.ndarray, seed: int) -> Setting:
 
 @register("outcome-fulfilling-v1", family="outcomes")
 def fulfilling() -> Setting:
-    """Predictions that bring about what they predict: P(y = 1) = sigmoid(truth . x + r_i theta . x), r_i from 0 to 0.8
+    """Self-fulfilling predictions: P(y = 1) = sigmoid(truth . x + r_i theta . x), r_i from 0 to 0.8
     at six clients. Labels respond to the score (a student predicted to drop out gets less attention): each retrained
     model is more confident than the last, and the optimal one is more confident still."""
     return _labels(np.linspace(0.0, 0.8, 6), 31)
@@ -31,16 +31,17 @@ def fulfilling() -> Setting:
 
 @register("outcome-defeating-v1", family="outcomes")
 def defeating() -> Setting:
-    """Predictions that defeat themselves: P(y = 1) = sigmoid(truth . x - r_i theta . x), r_i from 0.5 to 2.5 at six
-    clients (a predicted jam is driven around). Retraining to the minimum overshoots."""
+    """Self-defeating predictions: P(y = 1) = sigmoid(truth . x - r_i theta . x), r_i from 0.5 to 2.5 at six
+    clients (drivers avoid a predicted jam). Full retraining overshoots."""
     return _labels(-np.linspace(0.5, 2.5, 6), 32)
 
 
 @register("outcome-diabetes-v1", family="outcomes")
 def diabetes() -> Setting:
-    """The diabetes table of scikit-learn at five clinics: treatment answers to the predicted progression, so that the
-    outcome becomes y + r_i theta . x, r_i from -0.9 to 0.1 (who is predicted to fare badly is treated harder). Squared
-    loss with L2 of 0.05; everything is linear. Real features and outcomes, made-up reaction."""
+    """The diabetes table of scikit-learn at five clinics: treatment responds to the predicted progression, so the
+    outcome becomes y + r_i theta . x, r_i from -0.9 to 0.1 (patients with a poor prognosis are treated more
+    aggressively). Squared loss with L2 of 0.05; everything is linear. Real features and outcomes, simulated
+    reaction."""
     table = data.diabetes()
     x = (table.x - table.x.mean(axis=0)) / table.x.std(axis=0)
     y = (table.y - table.y.mean()) / table.y.std()
@@ -55,11 +56,11 @@ def diabetes() -> Setting:
 
 @register("recommender-exposure-v2", family="outcomes")
 def recommender() -> Setting:
-    """Eight items shown in proportion to exp(2 theta_k) to people of five regions, who agree on most of their taste and
+    """Eight items shown in proportion to exp(2 theta_k) to people in five regions, who have largely similar tastes and
     click more on what they see more often: P(click) = sigmoid(taste_ik + f_i exposure_k), f_i from 0.5 to 6. The
-    learner predicts clicks by theta_k; retraining makes the rich richer, and the optimal model shows little else than
-    the one item whose clicks are then easiest to predict. Tastes of version 1 had nothing in common, and there was
-    nothing to learn."""
+    learner predicts clicks by theta_k; retraining makes the rich richer, and the optimal model shows almost only the
+    item whose clicks are then easiest to predict. In version 1, tastes had nothing in common, and there was nothing to
+    learn."""
     rng = np.random.default_rng(41)
     taste = rng.normal(-1.5, 1.0, 8) + rng.normal(0.0, 0.3, (5, 8))
     people = Clicks(taste, np.linspace(0.5, 6.0, 5), 2.0)

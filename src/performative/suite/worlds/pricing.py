@@ -1,4 +1,4 @@
-"""Prices: demand falls, customers leave, goods stand in for each other."""
+"""Prices: demand falls, customers leave, goods substitute for each other."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ from performative.suite.setting import Setting
 
 
 def stable_prices(problem: Problem) -> np.ndarray:
-    """Where the mean demand is 0: revenue at fixed demand asks for nothing more."""
+    """Prices at which the mean demand is 0: at fixed demand, revenue then has zero gradient."""
     population = problem.population
     assert isinstance(population, Pricing)
     mean, slope = population.averages(problem.client_weights)
@@ -25,8 +25,8 @@ def stable_prices(problem: Problem) -> np.ndarray:
 @register("pricing-demand-v1", family="pricing")
 def demand() -> Setting:
     """Prices of five goods at ten shops whose demand falls as they rise, Z_i ~ N(mu_i - gamma_i theta, 1), loss minus
-    the revenue. Revenue at fixed demand always asks for more, so that retraining to the minimum jumps to a corner of
-    the box [0, 4]; the stable point is twice the optimal one (Zheng et al. 2024, Figure 1a)."""
+    the revenue. At fixed demand, higher prices always earn more, so full retraining jumps to a corner of the box
+    [0, 4]; the stable point is twice the optimal one (Zheng et al. 2024, Figure 1a)."""
     problem = dataclasses.replace(pricing_demands(), domain=Box(0.0, 4.0))
     known = {"sensitivity": 3.0, "strong_convexity": 0.0, "smoothness": 0.0, "noise": 1.0}
     stable = stable_prices(problem)
@@ -38,8 +38,8 @@ def demand() -> Setting:
 
 @register("pricing-contribution-v1", family="pricing")
 def contribution() -> Setting:
-    """One price for two groups of fixed demand, 1 and 3, who stay as long as their budget does. Revenue at the present
-    mix always asks for a higher price: retraining runs to the highest, 3, while 2.75 earns most (Zheng et al. 2024,
+    """One price for two groups with fixed demand, 1 and 3, who stay as long as they can afford it. At the current mix,
+    a higher price always earns more: retraining goes to the highest, 3, while 2.75 earns most (Zheng et al. 2024,
     Figures 1b and 1c)."""
     return Setting(
         pricing_contribution(), Budget(60, 60_000, 60), rows=50, start=1.0, constants={"noise": 0.5},
@@ -49,7 +49,7 @@ def contribution() -> Setting:
 
 @register("pricing-substitutes-v1", family="pricing")
 def substitutes() -> Setting:
-    """Prices of three goods that stand in for each other at six shops: demand for one falls with its own price and
+    """Prices of three goods that substitute for each other at six shops: demand for one falls with its own price and
     rises with the prices of the others, Z_i ~ N(demand_i - G_i theta, 1), G_i not symmetric; loss minus the revenue
     plus half the square of the prices. theta_PS = (G + 1)^-1 m, theta_PO = (G + G^T + 1)^-1 m."""
     rng = np.random.default_rng(11)

@@ -10,7 +10,7 @@ from performative.suite.setting import Setting
 
 
 def _rings(clients: int, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two rings of people around the origin, the outer one labeled 1; clients see them from different sides."""
+    """Two rings of people around the origin, the outer one labeled 1; each client has its own offset."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, (clients, rows))
     angle = rng.uniform(0.0, 2 * np.pi, (clients, rows))
@@ -21,9 +21,9 @@ def _rings(clients: int, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 @register("response-quadratic-v1", family="responses")
 def quadratic() -> Setting:
-    """Four clients whose people lie on two rings; the score is quadratic in x, so that those who are scored high move
-    inward, each along the gradient where it stands: five gradient steps on score plus squared distance. The loss is
-    convex in theta at fixed data; the reaction is not linear."""
+    """Four clients whose people lie on two rings; the score is quadratic in x, so people with a high score move
+    inward along their local gradient: five gradient steps on score plus squared distance. The loss is convex in theta
+    at fixed data; the reaction is not linear."""
     x, y = _rings(4, 150, 17)
     people = BestResponse(quadratic_score, x, y, np.array([0.05, 0.1, 0.15, 0.2]))
     problem = Problem(ScoreLoss(quadratic_score, 0.05), people)
@@ -33,9 +33,9 @@ def quadratic() -> Setting:
 
 @register("response-network-v1", family="responses")
 def network() -> Setting:
-    """The two rings, scored by a network of four hidden units: neither the risk at fixed data nor the performative one
-    is convex, and people follow the gradient of the network at where they stand. Points are local: they are those
-    found from the start."""
+    """The two rings, scored by a network of four hidden units: neither the risk at fixed data nor the performative
+    risk is convex, and people follow the local gradient of the network. Points are local: those found from the
+    start."""
     x, y = _rings(4, 100, 18)
     start = 0.7 * np.random.default_rng(4).standard_normal(17)
     problem = Problem(ScoreLoss(network_score, 0.02), BestResponse(network_score, x, y, 0.1))

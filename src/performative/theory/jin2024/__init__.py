@@ -1,4 +1,4 @@
-"""P-FedAvg: Jin et al. 2024, Performative Federated Learning (AAAI); beside it exact answers for Gaussian data."""
+"""P-FedAvg: Jin et al. 2024, Performative Federated Learning (AAAI); with exact answers for Gaussian data."""
 
 from performative.theory.jin2024.assumptions import Assumptions
 from performative.theory.jin2024.rates import Beside, gaussian_beside, linear_rate, step_noise

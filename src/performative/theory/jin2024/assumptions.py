@@ -1,4 +1,4 @@
-"""What the theorems of P-FedAvg take for granted, as numbers, and in words where a problem does not have it.
+"""The assumptions of P-FedAvg's theorems as numbers, and in words if a problem violates them.
 
 Jin et al. 2024 (the paper) and its 2023 preprint, Section 2.2.
 """
@@ -15,15 +15,17 @@ from performative.theory.gaussian import read_clients
 
 @dataclasses.dataclass(frozen=True)
 class Assumptions(AbstractAssumptions):
-    """The constants of a problem. An infinite one says that no such constant is known; theorems then refuse.
+    """The constants of a problem. An infinite one means that none is known; theorems then prove nothing.
 
     Attributes:
-        mu: f(. ; theta) is mu-strongly convex (2.1); L: the loss is L-smooth in theta and z (2.2)
+        mu: f(. ; theta) is mu-strongly convex (2.1)
+        L: the loss is L-smooth in theta and z (2.2)
         sigma: E |grad l - grad f_i|^2 <= sigma^2 (1 + |theta - theta_PS|^2) (2.5)
         varsigma: |grad f - grad f_i|^2 <= varsigma^2 (1 + |theta - theta_PS|^2) (2.6)
         eps_bar, eps_max: mean and largest sensitivity of D_i in Wasserstein distance (2.3)
         distance: E |theta_0 - theta_PS|^2
-        clients: N, and heaviest: N max_i p_i, 1 for equal weights; lightest: N min_i p_i
+        clients: N
+        heaviest, lightest: N max_i p_i and N min_i p_i, 1 for equal weights
         delta: free parameter > 0 of mu_tilde = mu - (1 + delta) eps_bar L; None halves mu - eps_bar L
         G: E |grad l(theta_i; Z)|^2 <= G^2 at every model that a client visits (3); Appendix D only
         Lz: z -> l(theta_PO; z) is Lz-Lipschitz; Proposition 2.9 only
@@ -57,12 +59,12 @@ class Assumptions(AbstractAssumptions):
 
     @property
     def pull(self) -> float:
-        """eps_bar L: how strongly the reaction can work against mu."""
+        """eps_bar L: how strongly the reaction can counteract mu."""
         return self.eps_bar * self.L if self.eps_bar > 0 else 0.0
 
     @property
     def margin(self) -> float:
-        """delta eps_bar L, or half of mu - eps_bar L: what Young's inequality may take off the contraction."""
+        """delta eps_bar L, or half of mu - eps_bar L: what Young's inequality may subtract from the contraction."""
         return (self.mu - self.pull) / 2.0 if self.delta is None else self.delta * self.pull
 
     @property
@@ -79,10 +81,10 @@ class Assumptions(AbstractAssumptions):
         """From the sensitivities eps_i and weights p_i of each client."""
         eps = np.atleast_1d(np.asarray(eps, np.float64))
         if eps.ndim != 1 or not eps.size or np.any(eps < 0):
-            raise ValueError(f"eps must hold one sensitivity >= 0 a client; got {eps}.")
+            raise ValueError(f"eps must contain one sensitivity >= 0 per client; got {eps}.")
         p = np.full(len(eps), 1.0 / len(eps)) if weights is None else np.asarray(weights, np.float64)
         if p.shape != eps.shape or not np.all(p >= 0) or abs(p.sum() - 1.0) > 1e-6:
-            raise ValueError(f"weights must hold one p_i >= 0 for each of the {len(eps)} eps and sum to one.")
+            raise ValueError(f"weights must contain one p_i >= 0 for each of the {len(eps)} eps and sum to one.")
         q = len(eps) * p
         return cls(
             mu, L, sigma, varsigma, float(p @ eps), float(eps.max()), distance,
@@ -97,9 +99,9 @@ class Assumptions(AbstractAssumptions):
     ) -> "Assumptions":  # fmt: skip
         """Constants that hold for Z_i ~ N(m_i + eps_i theta, scale_i^2) with the squared loss: mu = L = 1.
 
-        grad f - grad f_i = a_i (theta - theta_PS) + b_i, so varsigma^2 = max_i a_i^2 + b_i^2 serves (2.6).
-        The squared loss is not Lipschitz in z: Lz stays None. Without a stable point (sum p_i eps_i = 1) the
-        distance is infinite.
+        grad f - grad f_i = a_i (theta - theta_PS) + b_i, so varsigma^2 = max_i a_i^2 + b_i^2 satisfies (2.6). The
+        squared loss is not Lipschitz in z: Lz stays None. Without a stable point (sum p_i eps_i = 1) the distance is
+        infinite.
         """
         m, eps, sd, p = read_clients(mean, sensitivity, scale, weights)
         gap, m_bar = 1.0 - float(p @ eps), float(p @ m)
@@ -120,9 +122,9 @@ class Assumptions(AbstractAssumptions):
 
             L' = q L,   sigma' = q sigma,   varsigma' = q varsigma + max_i |1 - N p_i| L (1 + eps_bar)
 
-        mu' = mu and eps_bar' L' = eps_bar L, for f is unchanged; G' = q G, Lz' = q Lz. Differs from the paper,
-        which prints mu' = N min_i p_i mu and square roots of q, and lacks the last term: equal f_i with
-        unequal p_i have varsigma = 0, yet the gradients of g_i differ.
+        mu' = mu and eps_bar' L' = eps_bar L, as f is unchanged; G' = q G, Lz' = q Lz. Differs from the paper, which
+        prints mu' = N min_i p_i mu and square roots of q, and omits the last term: equal f_i with unequal p_i have
+        varsigma = 0, yet the gradients of g_i differ.
         """
         q = self.heaviest
         if printed:
@@ -140,7 +142,7 @@ class Assumptions(AbstractAssumptions):
         )  # fmt: skip
 
     def unmet(self) -> tuple[str, ...]:
-        """What (2.1) to (2.3) and mu_tilde > 0 ask for and these numbers do not have."""
+        """Which of (2.1) to (2.3) and mu_tilde > 0 these numbers violate."""
         if not self.mu > 0:
             return ("(2.1) mu > 0: f(. ; theta) is not known to be strongly convex",)
         found = infinite(self, (("L", "2.2"), ("eps_max", "2.3")))
@@ -151,10 +153,10 @@ class Assumptions(AbstractAssumptions):
         if not self.pull < self.mu:
             return (f"eps_bar < mu / L = {self.mu / self.L:.6g}: eps_bar is {self.eps_bar:.6g}",)
         if not self.margin > 0:
-            return ("delta eps_bar L > 0: eps_bar is 0, so leave delta out",)
+            return ("delta eps_bar L > 0: eps_bar is 0, so omit delta",)
         if not self.mu_tilde > 0:
             return (
-                f"(1 + delta) eps_bar L < mu: mu_tilde is {self.mu_tilde:.6g}; take a delta below "
+                f"(1 + delta) eps_bar L < mu: mu_tilde is {self.mu_tilde:.6g}; use a delta below "
                 f"{self.mu / self.pull - 1.0:.6g}",
             )
         return ()

@@ -1,9 +1,9 @@
-"""What the error really does, beside what a theorem bounds it by.
+"""The exact error, compared with the bound of a theorem.
 
     t E |theta_t - theta_PS|^2 -> trace P,      (beta H - I/2) P + P (beta H - I/2)^T = beta^2 S
 
-with eta_t = beta / (t + gamma), H the derivative of theta -> grad f(theta; theta) at theta_PS and S the
-covariance of the noise that one local step brings. In one dimension: beta^2 S / (2 beta H - 1).
+with eta_t = beta / (t + gamma), H the derivative of theta -> grad f(theta; theta) at theta_PS and S the covariance of
+the noise of one local step. In one dimension: beta^2 S / (2 beta H - 1).
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from performative.theory.jin2024.theorems import Theorem
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Beside:
-    """A theorem's bound beside the exact error, after each round, the start first.
+    """A theorem's bound next to the exact error, after each round, the start first.
 
     Attributes:
         t: local steps so far; bound, exact: on and of E (theta_t - theta_PS)^2
@@ -35,7 +35,7 @@ class Beside:
 
     @property
     def looseness(self) -> np.ndarray:
-        """How many times too large the bound is."""
+        """The factor by which the bound is too large."""
         return self.bound / self.exact
 
 
@@ -44,10 +44,10 @@ def gaussian_beside(
     theorem: Theorem, mean: Values, sensitivity: Values, scale: Values, *, weights: Values | None = None,
     batch: Count = 1, start: Finite = 0.0, rounds: Count = 1000,
 ) -> Beside:  # fmt: skip
-    """The bound of a theorem beside the exact error of the Gaussian problem under the theorem's own steps.
+    """Compare the bound of a theorem with the exact error of the Gaussian problem under the theorem's own steps.
 
     The theorem should come from `Assumptions.of_gaussian` with the same arguments. Its limits: v for the bound,
-    `gaussian_rate` for the error, infinite where 2 beta (1 - eps_bar) <= 1 and the error falls more slowly than 1/t.
+    `gaussian_rate` for the error, infinite if 2 beta (1 - eps_bar) <= 1 and the error falls more slowly than 1/t.
     """
     E = theorem.local_steps
     how: dict[str, Any] = {"weights": weights, "batch": batch, "scheme": theorem.scheme, "k": theorem.k}
@@ -66,9 +66,9 @@ def linear_rate(jacobian: Values, noise: Values, beta: Positive) -> float:
 
     Args:
         jacobian: H, [d, d], the derivative of grad f(theta; theta), the reaction of the data included
-        noise: S, [d, d], as `step_noise` has it
+        noise: S, [d, d], as from `step_noise`
 
-    Needs beta times the least real part of H's eigenvalues above 1/2; infinite below, where the start or the
+    Needs beta times the smallest real part of H's eigenvalues above 1/2; infinite otherwise, when the start or the
     clients' drift is forgotten more slowly than 1/t. Exact in the limit for smooth problems.
     """
     H, S = (np.atleast_2d(np.asarray(x, np.float64)) for x in (jacobian, noise))
@@ -85,7 +85,7 @@ def step_noise(
     covariance: Values, gradient: Values, *, weights: Values | None = None, local_steps: Count = 1, batch: Count = 1,
     scheme: str = "full", k: int | None = None,
 ) -> np.ndarray:  # fmt: skip
-    """S of `linear_rate`, [d, d]: the noise of samples and of who takes part, a local step.
+    """S of `linear_rate`, [d, d]: the noise of samples and of participation, per local step.
 
         S = sum_i E[w_i^2] C_i / n + E Cov(sum_i w_i g_i)
 

@@ -1,6 +1,6 @@
 """Is there a stable point, does retraining find it, and how far is it from the optimum?
 
-Jin et al. 2024, Propositions 2.8 and 2.9, and beside them the exact answers for the Gaussian problem.
+Jin et al. 2024, Propositions 2.8 and 2.9, with the exact answers for the Gaussian problem.
 """
 
 import dataclasses
@@ -18,11 +18,11 @@ from performative.theory.jin2024.assumptions import Assumptions, infinite
 
 @dataclasses.dataclass(frozen=True)
 class Contraction:
-    """What Proposition 2.8 says of retraining, theta -> Phi(theta) = argmin f(. ; theta).
+    """What Proposition 2.8 says about retraining, theta -> Phi(theta) = argmin f(. ; theta).
 
     Attributes:
         factor: eps_bar L / mu, which |Phi(u) - Phi(v)| / |u - v| cannot exceed
-        unmet: if there are any, nothing is proved: a stable point may exist and attract all the same
+        unmet: if there are any, nothing is proved: a stable point may still exist and attract
     """
 
     factor: float
@@ -47,9 +47,9 @@ class GaussianPoints:
     """The exact points of the scalar Gaussian problem with the squared loss.
 
     Attributes:
-        multiplier: sum_i p_i eps_i, the slope of Phi; retraining comes to rest where it lies inside (-1, 1)
-        stable: theta_PS, NaN where there is none or where every theta is one
-        optimal: theta_PO, NaN where the performative risk is flat
+        multiplier: sum_i p_i eps_i, the slope of Phi; retraining converges if it lies in (-1, 1)
+        stable: theta_PS, NaN if there is none or every theta is one
+        optimal: theta_PO, NaN if the performative risk is flat
     """
 
     multiplier: float
@@ -75,7 +75,7 @@ def proposition_2_8(assumptions: Assumptions) -> Contraction:
     and the sequence that starts there stays; see `gaussian_points`. The preprint's proof prints L / mu.
     """
     a = assumptions
-    found = dataclasses.replace(a, delta=None).unmet()  # delta plays no part here
+    found = dataclasses.replace(a, delta=None).unmet()  # delta plays no role here
     found += infinite(a, (("distance", "start"),))
     factor = a.pull / a.mu if a.mu > 0 else math.inf
     return Contraction(factor, a.distance, found)
@@ -86,8 +86,8 @@ def proposition_2_8(assumptions: Assumptions) -> Contraction:
 def proposition_2_9(assumptions: Assumptions) -> Bound:
     """Proposition 2.9: |theta_PS - theta_PO| <= 2 Lz eps_bar / mu for every pair of such points.
 
-    Needs a loss that is Lipschitz in z (at theta_PO is enough); the squared loss of the paper's own example is
-    not. Says nothing of whether the points exist: eps_bar < mu / L is not asked for.
+    Needs a loss that is Lipschitz in z (at theta_PO is enough); the squared loss of the paper's own example is not.
+    Says nothing about whether the points exist: eps_bar < mu / L is not required.
     """
     a = assumptions
     found = (() if a.mu > 0 else a.unmet()) + infinite(a, (("eps_max", "2.3"),))
@@ -111,7 +111,7 @@ def gaussian_points(mean: Values, sensitivity: Values, weights: Values | None = 
     slope, m_bar = float(p @ eps), float(p @ m)
     curve = float(p @ (1.0 - eps) ** 2)
     optimal = float(p @ ((1.0 - eps) * m)) / curve if curve > 1e-24 * float(p @ (1.0 + eps**2)) else math.nan
-    # Sums over clients carry such errors: a mean of 0 or a multiplier of 1 is one up to them.
+    # Sums over clients carry roundoff: a mean of 0 or a multiplier of 1 holds only up to it.
     rounding = 1e-12
     if abs(1.0 - slope) <= rounding:
         verdict = "no stable point" if abs(m_bar) > rounding * float(p @ np.abs(m)) else "every theta is stable"

@@ -2,9 +2,8 @@
 
     E |theta_t - theta_PS|^2 <= v / (gamma + t)      with      eta_t = beta / (t + gamma)
 
-Jin et al. 2024 (the paper) and its 2023 preprint, Theorems 3.1 to 3.3 and Table 2. The bounds are far above
-the real error on the paper's own example (`gaussian_beside` puts the two side by side), so the steps are safe
-and slow.
+Jin et al. 2024 (the paper) and its 2023 preprint, Theorems 3.1 to 3.3 and Table 2. The bounds are far above the actual
+error on the paper's own example (`gaussian_beside` compares the two), so the steps are safe and slow.
 """
 
 import dataclasses
@@ -24,16 +23,16 @@ NAMES = {"full": "3.1", "one": "3.2", "two": "3.3"}
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Theorem:
-    """What one theorem says of one problem.
+    """What one theorem says about one problem.
 
     Attributes:
         name: its number; printed: whether in the paper's own form
-        beta, gamma: eta_t = beta / (t + gamma); NaN where a theorem that chooses them refuses
+        beta, gamma: eta_t = beta / (t + gamma); NaN if a theorem that chooses them does not apply
         v: of the bound v / (gamma + t)
         constants: the rest, by the paper's names. drift is the factor of the consensus error: (2E^2 - E) log E with
             full participation, else c6 = (2E^2 + 3E + 1) log(E + 1). eta_0 is the theorem's hat or tilde eta_0, an
             upper limit; the first step is beta / gamma.
-        unmet: preconditions that the problem or the steps break; if there are any, nothing is proved
+        unmet: preconditions that the problem or the steps violate; if there are any, nothing is proved
     """
 
     name: str
@@ -53,7 +52,7 @@ class Theorem:
         return not self.unmet
 
     def eta(self, t: Any) -> Any:
-        """The step of local step t."""
+        """The step size of local step t."""
         if math.isnan(self.gamma):
             raise ValueError(f"Theorem {self.name} allows no step; unmet: {'; '.join(self.unmet)}.")
         return self.beta / (t + self.gamma)
@@ -76,11 +75,11 @@ def p_fedavg(
 
     root: 4E^2 + 2E with full participation, else 4E^2 + 10E + 6.
     Differs from the paper, unless printed=True:
-    - 2 sigma^2 in eta_0 is divided by E |theta_0 - theta_PS|^2, as Lemma B.2 has it;
-    - gamma also honors eta_0 <= mu_tilde / c2, which Lemma B.1 needs;
+    - 2 sigma^2 in eta_0 is divided by E |theta_0 - theta_PS|^2, as in Lemma B.2;
+    - gamma also enforces eta_0 <= mu_tilde / c2, which Lemma B.1 needs;
     - Theorem 3.3's root takes c3, like 3.2;
-    - the induction behind eta_0 takes 3 (4 c1 eta + 4 c2 eta^2 + u) <= c1 c3 + c2 / 6 for granted (u = 0,
-      1/K or (N-K)/(K(N-1))): true where L is about 1 or more, else the left side at the largest step is used.
+    - the induction behind eta_0 assumes 3 (4 c1 eta + 4 c2 eta^2 + u) <= c1 c3 + c2 / 6 (u = 0, 1/K or (N-K)/(K(N-1))):
+      true if L is about 1 or more, else the left side at the largest step is used.
     c2 has the factor 4 in both forms (Table 2 of the paper prints "A" for it) and c1 has L, not L^2.
     """
     a, E = assumptions, local_steps
@@ -123,7 +122,7 @@ def theorem_3_3(assumptions: Assumptions, local_steps: Count, k: Count, printed:
 
 
 def participation(assumptions: Assumptions, scheme: str, k: int | None) -> tuple[float, tuple[str, ...]]:
-    """u of E |mean of the drawn - mean of all|^2 <= u sum_i p_i |w_i - mean|^2, and what the scheme asks for."""
+    """u of E |mean of the drawn - mean of all|^2 <= u sum_i p_i |w_i - mean|^2, and what the scheme requires."""
     N = assumptions.clients
     check_scheme(scheme, k, N)
     if scheme == "full" or k is None:
@@ -140,7 +139,7 @@ def participation(assumptions: Assumptions, scheme: str, k: int | None) -> tuple
 
 
 def preconditions(a: Assumptions) -> tuple[str, ...]:
-    """What Theorems 3.1 to 3.3, B.4 and C.5 ask of the problem."""
+    """What Theorems 3.1 to 3.3, B.4 and C.5 require of the problem."""
     found = a.unmet() + infinite(a, (("sigma", "2.5"), ("varsigma", "2.6")))
     if not 0 < a.distance < math.inf:
         # The induction keeps the distance below its start, which noise forbids if the start is theta_PS.
@@ -165,18 +164,18 @@ def table_2(a: Assumptions, E: int, scheme: str) -> dict[str, float]:
 
 
 def descent_c1(a: Assumptions) -> float:
-    """c1 = L (1 + eps_max)^2 / (2 delta eps_bar), written so that eps_bar = 0 is no exception."""
+    """c1 = L (1 + eps_max)^2 / (2 delta eps_bar), written so that eps_bar = 0 needs no special case."""
     return a.L**2 * (1.0 + a.eps_max) ** 2 / (2.0 * a.margin)
 
 
 def consensus(c: Mapping[str, float], eta: float, chance: float) -> float:
-    """(4 c1 eta + 4 c2 eta^2 + u) c5 drift: what the clients' spread adds to B."""
+    """(4 c1 eta + 4 c2 eta^2 + u) c5 drift: the contribution of the clients' spread to B."""
     spread = c["c5"] * c["drift"]
     return (4.0 * c["c1"] * eta + 4.0 * c["c2"] * eta**2 + chance) * spread if spread > 0 else 0.0
 
 
 def largest_first_step(a: Assumptions, c: Mapping[str, float], chance: float, printed: bool, largest: float) -> float:
-    """hat or tilde eta_0; largest: a step that no step exceeds for other reasons."""
+    """hat or tilde eta_0; largest: an upper bound on the steps for other reasons."""
     noise, brackets = 2.0 * a.sigma**2, c["c1"] * c["c3"] + c["c2"] / 6.0
     if not printed:
         noise /= a.distance

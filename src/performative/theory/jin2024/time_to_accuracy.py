@@ -1,9 +1,9 @@
-"""How long until the error is below a target, and how many local steps make that shortest.
+"""Time until the error is below a target, and the number of local steps that minimizes it.
 
     T = v / accuracy - gamma local steps,      time = T + C T / E
 
-C is the time of a communication in units of a local step. Jin et al. 2024, Section 3.3. From the bounds T is
-far too long; `gaussian_local_steps` has the best E by the exact rate.
+C is the time of a communication in units of a local step. Jin et al. 2024, Section 3.3. The bounds give a T that is far
+too large; `gaussian_local_steps` has the best E by the exact rate.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from performative.theory.jin2024.theorems import Theorem
 
 @dataclasses.dataclass(frozen=True)
 class LocalSteps:
-    """The E of the least total time, with its T; at_limit: the search ended there, a larger E may be better."""
+    """The E with the smallest total time, and its T; at_limit: the search ended there, a larger E may be better."""
 
     local_steps: int
     time: float
@@ -32,7 +32,7 @@ class LocalSteps:
 @numbered("jin2024", "Section 3.3, T_eps", "local steps until the bound is below eps")
 @checked
 def steps_to_accuracy(theorem: Theorem, accuracy: Positive) -> float:
-    """T = v / accuracy - gamma: local steps after which the bound is at most `accuracy`, 0 if it is at once."""
+    """T = v / accuracy - gamma: local steps after which the bound is at most `accuracy`, 0 if it is from the start."""
     return math.inf if theorem.unmet else max(theorem.v / accuracy - theorem.gamma, 0.0)
 
 
@@ -45,13 +45,12 @@ def total_time(steps: Size, local_steps: Count, cost: Size) -> float:
 
 @checked
 def best_local_steps(steps: Callable[[int], float], cost: float, limit: Count = 200) -> LocalSteps:
-    """The E in 1, ..., limit of the least `total_time`; steps(E) is T.
+    """The E in 1, ..., limit with the smallest `total_time`; steps(E) is T.
 
-    For instance `lambda E: steps_to_accuracy(theorem_3_1(given, E), 0.01)`. Where the drift term decides gamma, the
-    bounds make T / E grow with E, so that E = 1 is their minimizer whatever C is; the real error says otherwise
-    (`gaussian_local_steps`).
-    Differs from the paper, which says that T / E first grows and then falls: its own gamma is of order E^2 log E,
-    so it grows without end; and B_1, B_2, which it calls almost constant in E, grow as c6 / K does.
+    For instance `lambda E: steps_to_accuracy(theorem_3_1(given, E), 0.01)`. If the drift term determines gamma, T / E
+    grows with E under the bounds, so E = 1 is optimal for every C; the exact error says otherwise
+    (`gaussian_local_steps`). Differs from the paper, which says that T / E first grows and then falls: its own gamma is
+    of order E^2 log E, so it grows without bound; and B_1, B_2, which it calls almost constant in E, grow like c6 / K.
     """
     counts = range(1, limit + 1)
     needed = [steps(E) for E in counts]
@@ -68,12 +67,12 @@ def gaussian_local_steps(
     mean: Values, sensitivity: Values, scale: Values, cost: Positive, *, weights: Values | None = None,
     batch: Count = 1, scheme: str = "full", k: int | None = None,
 ) -> float:  # fmt: skip
-    """The E of the least total time by the exact rate of the Gaussian problem, not rounded.
+    """The E with the smallest total time by the exact rate of the Gaussian problem, not rounded.
 
-        T proportional to a + b E,   (a + b E)(1 + C / E) is least at E = sqrt(C a / b)
+        T proportional to a + b E,   (a + b E)(1 + C / E) is minimal at E = sqrt(C a / b)
 
-    a = sum_i E[w_i^2] scale_i^2 / n is the samples' noise, b = Var(sum_i w_i g_i) that of who takes part (see
-    `gaussian_rate`). Infinite with full participation, where b = 0: a round costs nothing in the limit. At least 1.
+    a = sum_i E[w_i^2] scale_i^2 / n is the samples' noise, b = Var(sum_i w_i g_i) that of participation (see
+    `gaussian_rate`). Infinite with full participation, where b = 0: larger E costs nothing in the limit. At least 1.
     Holds for small targets, where the error is R / t; neither beta nor the target matters.
     """
     _, a, b = step_variances("gaussian_local_steps", mean, sensitivity, scale, weights, batch, scheme, k)

@@ -1,4 +1,4 @@
-"""Clients that differ: Joshi, Heterogeneity-aware Algorithms for Federated Optimization (slides)."""
+"""Heterogeneous clients: Joshi, Heterogeneity-aware Algorithms for Federated Optimization (slides)."""
 
 from performative.theory.joshi2023.heterogeneity import (
     FederatedAssumptions,

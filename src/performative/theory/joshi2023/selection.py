@@ -1,7 +1,7 @@
-"""Clients that are chosen, take turns or do unequal work: speed, bias and where training settles.
+"""Biased selection, cyclic participation and unequal local work: speed, bias and where training settles.
 
-Joshi (slides), on FedNova, power-of-choice and cyclic participation. Functions named
-`orders` return what stands in a slide's O(.), with the constant 1; the rest has constants, and the proofs.
+Joshi (slides), on FedNova, power-of-choice and cyclic participation. Functions named `orders` return the expression in
+a slide's O(.), with constant 1; the others have constants and proofs.
 """
 
 import dataclasses
@@ -23,9 +23,9 @@ CAUSES = "transient noise bias"
 @numbered("joshi2023", "mismatched objective", "weights of the objective that FedAvg minimizes")
 @checked
 def objective_weights(weights: Values, local_steps: Values) -> np.ndarray:
-    """FedAvg's w_i = p_i tau_i / sum p tau, of the objective that it really minimizes; FedNova's are p_i.
+    """FedAvg's w_i = p_i tau_i / sum p tau, of the objective that it actually minimizes; FedNova's are p_i.
 
-    The limit of small steps, and exact where all clients have the same curvature and one step (see `settled_point`).
+    The limit of small steps, and exact if all clients have the same curvature and one step (see `settled_point`).
     """
     p, tau = _read_work(weights, local_steps)
     return p * tau / (p @ tau)
@@ -40,12 +40,12 @@ def effective_steps(weights: Values, local_steps: Values) -> float:
 
 
 def _read_work(weights: Any, local_steps: Any) -> tuple[np.ndarray, np.ndarray]:
-    """p_i and tau_i, one of each a client."""
+    """p_i and tau_i, one of each per client."""
     p, tau = np.asarray(weights, np.float64), np.asarray(local_steps, np.float64)
     if p.ndim != 1 or p.shape != tau.shape or not np.all(tau >= 1) or not np.all(p >= 0):
-        raise ValueError(f"local_steps must hold one tau_i >= 1 for each weight p_i >= 0; got {local_steps}.")
+        raise ValueError(f"local_steps must contain one tau_i >= 1 for each weight p_i >= 0; got {local_steps}.")
     if not p.sum() > 0:
-        raise ValueError(f"weights: some client must weigh something; got {weights}.")
+        raise ValueError(f"weights: at least one client must have positive weight; got {weights}.")
     return p, tau
 
 
@@ -59,31 +59,31 @@ def inconsistency(weights: Values, local_steps: Values, dissimilarity: float) ->
     Args:
         dissimilarity: sum_i w_i |grad F_i|^2 at that point. By Cauchy-Schwarz: grad F = sum (p_i - w_i) grad F_i there.
 
-    Compare Wang et al. 2020 (FedNova), Theorem 2. 0 where all do the same work, and for FedNova.
+    Compare Wang et al. 2020 (FedNova), Theorem 2. 0 if all do the same work, and for FedNova.
     """
     p, w = np.asarray(weights, np.float64), objective_weights(weights, local_steps)
     inside = w > 0
     return float(np.sum((p - w)[inside] ** 2 / w[inside])) * dissimilarity
 
 
-# Chosen by the loss.
+# Selection by loss.
 
 
 @dataclasses.dataclass(frozen=True)
 class SelectionAssumptions(AbstractAssumptions):
-    """What the rate under biased selection takes for granted.
+    """The assumptions of the rate under biased selection.
 
     Attributes:
         mu: each F_i is convex and F is mu-strongly convex
         G: E |g|^2 <= G^2 for the averaged direction of a round
-        rho_bar, rho_tilde: the selection skew; with one local step a round the least rho(x, x) serves as rho_bar
+        rho_bar, rho_tilde: the selection skew; with one local step per round the smallest rho(x, x) serves as rho_bar
         Gamma: min F - sum_i p_i min F_i >= 0, how far the clients' minima are apart
         distance: |x_0 - x*|^2
 
-    Differs from the slide: its rho_bar is the least rho(x, x') over all pairs of models, chosen at x and judged at x'
-    (`pf.selection_skew` too). That is 0 where a single client is chosen at some x, the one with the
-    highest loss of all for instance: x' is its optimum. Then it says nothing. The proof needs x' = x, as long as nobody
-    moves on with an old choice, and there a choice of high losses has rho_bar >= 1.
+    Differs from the slide: its rho_bar is the smallest rho(x, x') over all pairs of models, selected at x and evaluated
+    at x' (as in `pf.selection_skew`). That is 0 if a single client is selected at some x, such as the one with the
+    highest loss: let x' be its optimum. The bound is then vacuous. The proof needs x' = x, as long as selections are
+    not stale, and then selection of high losses has rho_bar >= 1.
     """
 
     mu: NonNegative
@@ -95,7 +95,7 @@ class SelectionAssumptions(AbstractAssumptions):
 
     @property
     def bias(self) -> float:
-        """Gamma (rho_tilde / rho_bar - 1): how far F can stay above its minimum; inf where rho_bar = 0."""
+        """Gamma (rho_tilde / rho_bar - 1): how far F can stay above its minimum; inf if rho_bar = 0."""
         if self.Gamma == 0:
             return 0.0
         return self.Gamma * max(0.0, self.rho_tilde / self.rho_bar - 1.0) if self.rho_bar > 0 else math.inf
@@ -104,22 +104,21 @@ class SelectionAssumptions(AbstractAssumptions):
 @numbered("joshi2023", "selection skew", "E |x_t - x*|^2 under any choice of clients")
 @checked
 def biased_selection(given: SelectionAssumptions, eta: Values) -> Bound:
-    """E |x_t - x*|^2 at t = 0, ..., T for any way of choosing clients, one local step a round.
+    """E |x_t - x*|^2 at t = 0, ..., T for any client selection, one local step per round.
 
         e_{t+1} <= max(0, 1 - rho_bar mu eta) e_t + 2 eta rho_bar Gamma (rho_tilde / rho_bar - 1) + eta^2 G^2
 
     Args:
-        eta: the step of t = 0, ..., T - 1. The term `bias` is what no step size removes.
+        eta: the step sizes of t = 0, ..., T - 1. The term `bias` is what no step size removes.
 
-    With steps c / t, c rho_bar mu > 1, this is the slide's O(1 / (T rho_bar)) +
-    O(Gamma (rho_tilde / rho_bar - 1)); for F itself the second has the constant 1 (`selection_floor`). Proof:
-    convexity gives <x - x*, sum w_i grad F_i> >= sum w_i (F_i(x) - F_i(x*)) for the weights w of the choice at x. By
-    the definition of the skew that is at least rho_bar (F(x) - min F + Gamma) - rho_tilde Gamma. More local steps add
-    a drift.
+    With steps c / t, c rho_bar mu > 1, this is the slide's O(1 / (T rho_bar)) + O(Gamma (rho_tilde / rho_bar - 1)); for
+    F itself the second has the constant 1 (`selection_floor`). Proof: convexity gives <x - x*, sum w_i grad F_i> >= sum
+    w_i (F_i(x) - F_i(x*)) for the weights w of the selection at x. By the definition of the skew that is at least
+    rho_bar (F(x) - min F + Gamma) - rho_tilde Gamma. More local steps add a drift.
     """
     eta, mu = check_steps(eta), given.mu
     unmet = broken(
-        (given.rho_bar > 0, "rho_bar > 0: at some model only clients that are at their best are chosen"),
+        (given.rho_bar > 0, "rho_bar > 0: at some model only clients at their own optimum are selected"),
         (mu > 0, "mu > 0: F must be strongly convex"),
     )
     if unmet:
@@ -133,10 +132,10 @@ def biased_selection(given: SelectionAssumptions, eta: Values) -> Bound:
 @numbered("joshi2023", "selection skew, bias", "F(x_inf) - min F <= Gamma (rho_tilde / rho_bar - 1)")
 @checked
 def selection_floor(given: SelectionAssumptions) -> float:
-    """F(x_inf) - min F <= Gamma (rho_tilde / rho_bar - 1) wherever the chosen gradients balance, for convex F_i.
+    """F(x_inf) - min F <= Gamma (rho_tilde / rho_bar - 1) wherever the selected gradients balance, for convex F_i.
 
-    There x_inf minimizes sum w_i F_i, so that rho_bar (F(x_inf) - min F + Gamma) <= sum w_i (F_i(x_inf) - min F_i) <=
-    rho_tilde Gamma. The slide's second term, with the constant 1. With ties the weights are a mixture of those near by.
+    There x_inf minimizes sum w_i F_i, so rho_bar (F(x_inf) - min F + Gamma) <= sum w_i (F_i(x_inf) - min F_i) <=
+    rho_tilde Gamma. The slide's second term, with constant 1. With ties the weights are a mixture of neighboring ones.
     """
     return given.bias
 
@@ -144,16 +143,16 @@ def selection_floor(given: SelectionAssumptions) -> float:
 @numbered("joshi2023", "selection skew, orders", "what stands in the slide's O(.)")
 @checked
 def selection_orders(given: SelectionAssumptions, rounds: Count) -> tuple[float, float]:
-    """What stands in the slide's O(.): 1 / (T rho_bar) and Gamma (rho_tilde / rho_bar - 1)."""
+    """The expressions in the slide's O(.): 1 / (T rho_bar) and Gamma (rho_tilde / rho_bar - 1)."""
     return (1.0 / (rounds * given.rho_bar) if given.rho_bar > 0 else math.inf), given.bias
 
 
-# Taking turns.
+# Cyclic participation.
 
 
 @dataclasses.dataclass(frozen=True)
 class CyclicAssumptions(AbstractAssumptions):
-    """What the rate of cyclic participation takes for granted; equal groups, equal weights, local GD.
+    """The assumptions of the rate of cyclic participation; equal groups, equal weights, local GD.
 
     Attributes:
         mu, L: F satisfies PL with mu and is L-smooth, kappa = L / mu; gap: F(x_0) - min F
@@ -174,19 +173,19 @@ class CyclicAssumptions(AbstractAssumptions):
 @numbered("joshi2023", "cyclic participation", "orders of F(x_T) - min F; constants hidden")
 @checked
 def cyclic_orders(given: CyclicAssumptions, rounds: Count) -> tuple[tuple[float, float, float], tuple[str, ...]]:
-    """What stands in the slide's bound on F(x_T) - min F: start, groups, draws within a group; and what is unmet.
+    """The terms of the slide's bound on F(x_T) - min F: start, groups, draws within a group; and what is unmet.
 
         K^2 gap / (m T^2),   kappa^2 (K - 1)^2 alpha^2 / (mu T^2),
         K kappa gamma^2 / (mu C T) (1 / K - C) / (m / K - 1),        K the number of groups
 
-    Constants and logarithms are hidden. Differs from the slide: the last factor is hard to read there ("1 - l - C");
-    1 / K - C makes it the variance of a mean over C m of m / K clients, and 0 where all of a group take part. For
-    groups of unequal weight no rate of this kind holds: the point itself moves (`cycle_point`).
+    Constants and logarithms are hidden. Differs from the slide: the last factor is hard to read there ("1 - l - C"); 1
+    / K - C makes it the variance of a mean over C m of m / K clients, and 0 if all of a group participate. For groups
+    of unequal weight no rate of this kind holds: the point itself moves (`cycle_point`).
     """
     a, K, m, T = given, given.groups, given.clients, rounds
     k, C = a.participants, a.participants / m
     unmet = broken(
-        (m % K == 0, f"groups of equal size: {m} clients are not {K} times a whole number"),
+        (m % K == 0, f"groups of equal size: {m} clients do not divide into {K} groups"),
         (
             a.participants * K <= m,
             f"C <= 1 / K-bar: {k} participants are more than a group of {m / K:.4g}",

@@ -2,8 +2,8 @@
 
     theta_{t+1} = P_X(theta_t - gamma_{t+1} (clip_c(grad l(theta_t; Z)) + zeta)),   zeta ~ N(0, sigma^2 I)
 
-Li, Yemini, Wai 2024, Theorem 3.4 and the lemmas behind it. Steps are eta(t), t = 0, 1, ...: the paper's
-gamma_{t+1} is eta(t). The bounds are worst cases; `ClippedQuadratic` has exact limits for one instance.
+Li, Yemini, Wai 2024, Theorem 3.4 and the lemmas behind it. Steps are eta(t), t = 0, 1, ...: the paper's gamma_{t+1} is
+eta(t). The bounds are worst cases; `ClippedQuadratic` gives exact limits for one instance.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ FORMS = ("recursion", "closed", "printed")
 
 @dataclasses.dataclass(frozen=True)
 class AbstractReacting(AbstractAssumptions):
-    """What both theorems take for granted, in their own words each."""
+    """The assumptions that both theorems share."""
 
     mu: Positive
     L: Positive
@@ -42,13 +42,13 @@ class AbstractReacting(AbstractAssumptions):
 
 @dataclasses.dataclass(frozen=True)
 class ClippedAssumptions(AbstractReacting):
-    """What Theorem 3.4 takes for granted, as numbers.
+    """The assumptions of Theorem 3.4, as numbers.
 
     Attributes:
         mu: f(. ; theta) is mu-strongly convex (3.1)
         L: grad l is L-Lipschitz in z (3.1); the constant in theta is not used
         beta: sensitivity of D(theta) in Wasserstein distance (3.2)
-        G: |grad l(theta; z)| <= G (3.3); theta in X and z that D(theta) can give are enough
+        G: |grad l(theta; z)| <= G (3.3); it suffices for theta in X and z in the support of D(theta)
         distance: E |theta_0 - theta_PS|^2
         dimension: d
     """
@@ -70,12 +70,12 @@ def pcsgd(
         mu~ = mu - L beta,   C_1 = max(G - c, 0)^2,   c_1 = min(c, G)^2 + d sigma^2
 
     Args:
-        eta: the step of t = 0, ..., T - 1, in order
+        eta: the step sizes of t = 0, ..., T - 1, in order
         sigma: standard deviation of each coordinate of zeta
-        excess: sup over X of E max(|grad l| - c, 0), where known: much less than G - c if large gradients are rare
-        form: "recursion" asks of the steps only that they are positive; "closed" asks for (11); "printed" is (12)
+        excess: sup over X of E max(|grad l| - c, 0), if known: much less than G - c if large gradients are rare
+        form: "recursion" only requires positive steps; "closed" requires (11); "printed" is (12)
 
-    Terms: transient (what is left of the start), noise (sampling and privacy noise), clipping (the bias).
+    Terms: transient (what remains of the start), noise (sampling and privacy noise), clipping (the bias).
 
     Differs from the paper:
     - c_1 was 2 (c^2 + G^2) + d sigma^2. Lemma 5.1 as stated is right, its proof is loose: theta_PS is optimal
@@ -88,7 +88,7 @@ def pcsgd(
     eta, mu = check_steps(eta), given.mu_tilde
     check_form(form)
     if form == "printed" and excess is not None:
-        raise ValueError('excess is not in the printed form: leave it out, or take form="closed".')
+        raise ValueError('excess is not in the printed form: omit it, or use form="closed".')
     if not mu > 0:
         return Bound.nothing(CAUSES, (given.weak,), len(eta))
     C1, c1 = _excess(given, clip, excess) ** 2, second_moment(given, clip, sigma, printed=form == "printed")
@@ -130,7 +130,7 @@ def one_step(
 ) -> Any:
     """Lemma 5.1: E_t |theta_{t+1} - theta_PS|^2 from square = |theta_t - theta_PS|^2 and pull = <., E_t b_t>.
 
-    b_t = clip_c(grad l(theta_t; Z)) - grad f(theta_t; theta_PS). Holds for theta_PS on the edge of X too.
+    b_t = clip_c(grad l(theta_t; Z)) - grad f(theta_t; theta_PS). Holds for theta_PS on the boundary of X too.
     """
     return (1.0 - 2.0 * given.mu * eta) * square + eta**2 * second_moment(given, clip, sigma) - 2.0 * eta * pull
 
@@ -140,7 +140,7 @@ def one_step(
 def clip_pull(given: ClippedAssumptions, clip: float, eta: Values, square: Values, printed: bool = False) -> Any:
     """Lemma 5.2: the largest -2 gamma <theta_t - theta_PS, E_t b_t>; (21) has 4 C_1 where C_1 is enough.
 
-    Infinite where beta >= mu / L: the lemma divides by mu~ > 0.
+    Infinite if beta >= mu / L: the lemma divides by mu~ > 0.
     """
     if not given.mu_tilde > 0:
         return np.full(np.broadcast_shapes(np.shape(eta), np.shape(square)), math.inf)[()]
@@ -151,20 +151,20 @@ def clip_pull(given: ClippedAssumptions, clip: float, eta: Values, square: Value
 @numbered("li2024", "Lemma A.2", "change of grad f with model and world")
 @checked
 def gradient_change(L: float, beta: float, model: Values, world: Values) -> Any:
-    """Lemma A.2: the largest |grad f(u; v) - grad f(u'; v')| where |u - u'| = model and |v - v'| = world.
+    """Lemma A.2: the largest |grad f(u; v) - grad f(u'; v')| for |u - u'| = model and |v - v'| = world.
 
-    L is here the larger of the Lipschitz constants in theta and in z.
+    L here is the larger of the Lipschitz constants in theta and in z.
     """
     return L * model + L * beta * world
 
 
 @numbered("li2024", "Lemma A.1", "what is asked of the steps")
 def unmet_steps(eta: np.ndarray, mu: float, limit: float, power: int = 1) -> tuple[str, ...]:
-    """What Lemma A.1 asks of the steps: (gamma_t / gamma_{t+1})^p <= 1 + mu gamma_{t+1} / 2, gamma <= limit.
+    """What Lemma A.1 requires of the steps: (gamma_t / gamma_{t+1})^p <= 1 + mu gamma_{t+1} / 2, gamma <= limit.
 
-    The paper prints gamma_{t+1}^p on the right, which harmonic steps break for p > 1, and needs less.
+    The paper prints gamma_{t+1}^p on the right, which harmonic steps violate for p > 1, and needs less.
     """
-    slack = 1.0 + 1e-6  # float32 steps carry such errors
+    slack = 1.0 + 1e-6  # float32 steps carry roundoff of this size
     ratio, fall = (eta[:-1] / eta[1:]) ** power, f"(gamma_t / gamma_(t+1))^{power} <= 1 + {mu / 2:.4g} gamma_(t+1)"
     return broken(
         (np.all(eta[1:] <= eta[:-1] * slack), "the steps must not increase"),

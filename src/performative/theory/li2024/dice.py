@@ -1,10 +1,10 @@
-"""DiceSGD under a reacting population: two clips and a memory of what they cut off.
+"""DiceSGD under a reacting population: two clips and a memory of what they clip off.
 
     v = clip_C1(grad l(theta_t; Z)) + clip_C2(e_t),   theta_{t+1} = theta_t - gamma_{t+1} (v + zeta)
     e_{t+1} = e_t + grad l(theta_t; Z) - v
 
-Li, Yemini, Wai 2024, Algorithm 1 and Theorem 4.3. The theorem takes a bounded memory for granted; it is not
-bounded if C2 is too small (`ClippedQuadratic.memory_clip_needed`).
+Li, Yemini, Wai 2024, Algorithm 1 and Theorem 4.3. The theorem assumes a bounded memory; it is not bounded if C2 is too
+small (`ClippedQuadratic.memory_clip_needed`).
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from performative.theory.li2024.clipped import CAUSES, AbstractReacting, check_f
 
 @dataclasses.dataclass(frozen=True)
 class DiceAssumptions(AbstractReacting):
-    """What Theorem 4.3 takes for granted, as numbers; X is the whole space.
+    """The assumptions of Theorem 4.3, as numbers; X is the whole space.
 
     Attributes:
         mu, beta: as for PCSGD (3.1, 3.2)
@@ -30,8 +30,8 @@ class DiceAssumptions(AbstractReacting):
         distance: E |theta_0 - theta_PS|^2
         dimension: d
 
-    Differs from the paper: (4.2) is printed for data of any other model theta'. The paper's own quadratic breaks
-    that, and the proof uses theta' = theta only.
+    Differs from the paper: (4.2) is printed for data of any other model theta'. The paper's own quadratic violates
+    that, and the proof only uses theta' = theta.
     """
 
     B: NonNegative
@@ -51,17 +51,17 @@ def dicesgd(given: DiceAssumptions, eta: Values, sigma: NonNegative = 0.0, form:
                     + M^2 (2 D^2 + 4 B^2 g^2 gamma_t^2 + 2 (g gamma_t l + D)^2 / (mu~ g))
 
     Args:
-        eta: the step of t = 0, ..., T - 1, in order
+        eta: the step sizes of t = 0, ..., T - 1, in order
         sigma: standard deviation of each coordinate of zeta
-        form: "recursion" unrolls this, with |D|, and asks of the steps only that they are positive; "closed" is below;
-            "printed" is (18), with b and b_bar as small as the given steps allow
+        form: "recursion" unrolls this, with |D|, and only requires positive steps; "closed" is below; "printed" is
+            (18), with b and b_bar as small as the given steps allow
 
     The closed form is, with b from D <= b g^2 and r = 1 + b gamma_1,
 
         prod (1 - mu~ gamma_i) |theta_0 - theta_PS|^2 + 2/mu~ [(2 G^2 + d sigma^2) gamma_t
         + 2 M^2 (r l + b)^2 / mu~ gamma_t^2 + M^2 (2 b^2 + 4 B^2 r^2) gamma_t^3]
 
-    and asks for gamma <= min(1 / mu~, mu~ / (8 B^2)) and (gamma_t / gamma_{t+1})^3 <= 1 + mu~ gamma_{t+1} / 2.
+    and requires gamma <= min(1 / mu~, mu~ / (8 B^2)) and (gamma_t / gamma_{t+1})^3 <= 1 + mu~ gamma_{t+1} / 2.
 
     Differs from the paper:
     - <x, D e> <= 4 D^2 (|x|^2 + |e|^2) (the bound on B_1) is false for small D. The term is of order D, so the
@@ -69,8 +69,8 @@ def dicesgd(given: DiceAssumptions, eta: Values, sigma: NonNegative = 0.0, form:
     - (4.2) bounds by |theta_t - theta_PS|^2; (36) puts |x|^2 there. It is at most 2 |x|^2 + 2 gamma_t^2 |e|^2.
     - gamma_t^2 / gamma_{t+1}^2 <= 1 + b_bar gamma_{t+1}^2 fails for gamma_t = a_0 / (a_1 + t) whatever b_bar.
       With gamma_{t+1} on the right it holds, b_bar = 2 b + b^2 gamma_1 and b = (1 + 1 / (a_1 + 1)) / a_0.
-    - Lemma A.1 asks for steps that fall slowly (for (18): power 4, mu~ / 4, so about a_0 >= 32 / mu~); the theorem
-      forgets it.
+    - Lemma A.1 requires slowly decaying steps (for (18): power 4, mu~ / 4, so about a_0 >= 32 / mu~); the theorem omits
+        this.
     """
     eta, mu, M2, B2 = check_steps(eta), given.mu_tilde, given.M**2, given.B**2
     check_form(form)
@@ -102,19 +102,19 @@ def dicesgd(given: DiceAssumptions, eta: Values, sigma: NonNegative = 0.0, form:
 
 @checked
 def dice_model_error(bound: Bound, given: DiceAssumptions, eta: Values) -> np.ndarray:
-    """E |theta_t - theta_PS|^2 <= (sqrt(bound_t) + gamma_t M)^2, the start first: what (18) says of the model."""
+    """E |theta_t - theta_PS|^2 <= (sqrt(bound_t) + gamma_t M)^2, the start first: what (18) implies for the model."""
     steps = check_steps(eta)
     if len(steps) + 1 != len(bound.total):
-        raise ValueError(f"eta must hold the {len(bound.total) - 1} steps that the bound is for; got {len(steps)}.")
+        raise ValueError(f"eta must contain the {len(bound.total) - 1} steps of the bound; got {len(steps)}.")
     lag = np.concatenate([[0.0], steps * given.M])
     return (np.sqrt(np.maximum(bound.total, 0.0)) + lag) ** 2
 
 
 @checked
 def travel(eta: Values, clip: Positive, memory_clip: NonNegative = 0.0) -> float:
-    """(C1 + C2) sum gamma: the farthest that the model can get from its start, noise aside; PCSGD has C2 = 0.
+    """(C1 + C2) sum gamma: the farthest the model can get from its start without noise; PCSGD has C2 = 0.
 
-    Noise adds sigma sqrt(sum gamma^2) a coordinate. A limit below |theta_0 - theta_PS| rules convergence out.
+    Noise adds sigma sqrt(sum gamma^2) per coordinate. A limit below |theta_0 - theta_PS| rules out convergence.
     """
     return float(check_steps(eta).sum() * (clip + memory_clip))
 

@@ -2,8 +2,8 @@
 
     l(theta; z) = (theta + a z)^2 / 2,   Z = b B - beta theta,   B ~ Bernoulli(p),   grad l = (1 - a beta) theta + a b B
 
-Li, Yemini, Wai 2024, Theorem 3.5 with Eq. (24) to (27) and Appendix E. One parameter; gradients are large for the
-few (share p) and small for the many, and clipping silences the few.
+Li, Yemini, Wai 2024, Theorem 3.5 with Eq. (24) to (27) and Appendix E. One parameter; gradients are large for a
+minority (share p) and small for the majority, and clipping mutes the minority.
 """
 
 import dataclasses
@@ -23,8 +23,8 @@ from performative.theory.li2024.dice import DiceAssumptions
 class ClippedQuadratic:
     """Eq. (24). p: share of large gradients, below 1/2; a, b > 0; beta: reaction, with a beta < 1.
 
-    mu = 1, L = a in z (1 in theta), so mu~ = 1 - a beta. For a beta > 1 the fixed points repel and at a beta = 1
-    there are none, so the paper's "for any beta >= 0" (footnote 1) is not so.
+    mu = 1, L = a in z (1 in theta), so mu~ = 1 - a beta. For a beta > 1 the fixed points repel and at a beta = 1 there
+    are none, so the paper's "for any beta >= 0" (footnote 1) is wrong.
     """
 
     p: float
@@ -46,15 +46,15 @@ class ClippedQuadratic:
 
     @property
     def stable(self) -> float:
-        """theta_PS = -p a b / (1 - a beta). Differs from the paper: (27) lacks b."""
+        """theta_PS = -p a b / (1 - a beta). Differs from the paper: (27) omits b."""
         return -self.p * self.a * self.b / self.mu_tilde
 
     @checked
     def pcsgd_limit(self, clip: Positive) -> float:
         """theta_inf = -p c / ((1 - p)(1 - a beta)) if a b >= c / (1 - p), else theta_PS: the only fixed point.
 
-        E clip_c(u + a b B) does not fall in u = (1 - a beta) theta and rises with slope 1 - p or 1 at its
-        root, so the root is unique. The paper's a b >= 2 c is enough, not needed.
+        E clip_c(u + a b B) is non-decreasing in u = (1 - a beta) theta and has slope 1 - p or 1 at its root, so the
+        root is unique. The paper's a b >= 2 c is sufficient, not necessary.
         """
         return -self.p * min(clip / (1.0 - self.p), self.a * self.b) / self.mu_tilde
 
@@ -65,11 +65,11 @@ class ClippedQuadratic:
 
     @checked
     def unmet(self, clip: Positive, radius: float | None = None) -> tuple[str, ...]:
-        """Why Theorem 3.5 does not speak of this clip in X = [-radius, radius]: empty if it does."""
+        """Why Theorem 3.5 does not apply to this clip in X = [-radius, radius]: empty if it does."""
         ab, there, end = self.a * self.b, self.stable, math.inf if radius is None else radius
         return broken(
             (ab > clip / (1 - self.p), f"a b > c / (1 - p) = {clip / (1 - self.p):.4g}: a b is {ab:.4g}, so no bias"),
-            (end >= abs(there), f"X must hold theta_PS = {there:.4g}: it is [-{end:.4g}, {end:.4g}]"),
+            (end >= abs(there), f"X must contain theta_PS = {there:.4g}: it is [-{end:.4g}, {end:.4g}]"),
         )
 
     @checked
@@ -90,7 +90,7 @@ class ClippedQuadratic:
 
             |p min(C1, (1 - p) a b) - (1 - p) min(C1, p a b)| = max(0, min((1 - 2 p) C1, p ((1 - p) a b - C1)))
 
-        At equality theta_PS is a fixed point, but the memory has no stationary law. C2 >= C1 is always enough.
+        At equality theta_PS is a fixed point, but the memory has no stationary distribution. C2 >= C1 always suffices.
         """
         p, ab = self.p, self.a * self.b
         return max(0.0, min((1 - 2 * p) * clip, p * ((1 - p) * ab - clip)))
@@ -103,7 +103,7 @@ class ClippedQuadratic:
         return -(memory_clip + self.p * clip) / ((1.0 - self.p) * self.mu_tilde)
 
     def memory_growth(self, clip: Positive, memory_clip: NonNegative) -> float:
-        """Growth of the error memory a step at the limit: E grad l there, 0 if unbiased."""
+        """Growth of the error memory per step at the limit: E grad l there, 0 if unbiased."""
         return self.mu_tilde * (self.dice_limit(clip, memory_clip) - self.stable)
 
     def assumptions(self, radius: float, start: float) -> ClippedAssumptions:

@@ -1,11 +1,11 @@
-"""The step and the clip that make the bound of PCSGD smallest, given the privacy noise.
+"""The step and the clip that minimize the bound of PCSGD, given the privacy noise.
 
     sigma = c z,   z the noise multiplier;   phi = d z^2 / T
 
-Li, Yemini, Wai 2024, Corollaries 3.7 and 3.8. The noise is a multiplier, so that a calibrated one can be used:
-(14), z^2 = T log(1 / delta) / (m epsilon)^2, does not give the privacy that it names. These minimize a worst-case
-bound, not the error: where large gradients are rare a smaller clip is better. Each returns the bound at its least, with
-`step` and `clip` there; its term `clipping` is bias and noise together, unless `noise` stands beside it.
+Li, Yemini, Wai 2024, Corollaries 3.7 and 3.8. The noise is a multiplier, so a calibrated one can be used: (14), z^2 = T
+log(1 / delta) / (m epsilon)^2, does not provide the privacy it claims. These minimize a worst-case bound, not the
+error: if large gradients are rare, a smaller clip is better. Each returns the minimal bound with its `step` and `clip`;
+the term `clipping` is bias plus noise, unless `noise` is a separate term.
 """
 
 import math
@@ -28,10 +28,10 @@ def optimal_step(
         (1 - mu~ g)^T |theta_0 - theta_PS|^2 + c_1 g / mu~ + C_1 / mu~^2     at
         g = (1 - Delta^(1 / (T - 1))) / mu~,   Delta = c_1 / (T mu~^2 |theta_0 - theta_PS|^2)
 
-    Differs from the paper: (15), log(1 / Delta) / (mu~ T), minimizes the same with exp(-mu~ g T) for the product:
-    close for many rounds, off by a tenth for five, and it can exceed 1 / mu~. Its Delta has 2 c_1, which a constant
-    step does not need, and c_1 = 2 (c^2 + G^2) + d sigma^2. With Delta >= 1 no step helps: the bound is least at 0,
-    and (15) is not positive.
+    Differs from the paper: (15), log(1 / Delta) / (mu~ T), minimizes the same with exp(-mu~ g T) for the product: close
+    for many rounds, off by a tenth for five, and it can exceed 1 / mu~. Its Delta has 2 c_1, which a constant step does
+    not need, and c_1 = 2 (c^2 + G^2) + d sigma^2. With Delta >= 1 no step helps: the bound is minimal at 0, and (15) is
+    not positive.
     """
     mu, T = given.mu_tilde, rounds
     if not given.distance > 0:
@@ -83,17 +83,17 @@ def optimal_clip(given: ClippedAssumptions, eta: Values, multiplier: NonNegative
 @numbered("li2024", "Corollary 3.8", "the clip that minimizes the bound as T grows")
 @checked
 def optimal_clip_limit(given: ClippedAssumptions, phi: NonNegative, kappa: Size, printed: bool = False) -> Bound:
-    """Corollary 3.8: the clip as T grows with the privacy held fixed, so that d sigma^2 = c^2 phi T.
+    """Corollary 3.8: the clip as T grows at fixed privacy, so d sigma^2 = c^2 phi T.
 
         [max(G - c, 0)^2 + kappa phi c^2] / mu~^2  at  c = G / (1 + kappa phi):  G^2 kappa phi / ((1 + kappa phi) mu~^2)
 
     Args:
-        kappa: what the steps make of the noise: mu~ g T for a constant step g, `harmonic_kappa` for a_0 / (a_1 + t)
+        kappa: how the steps amplify the noise: mu~ g T for a constant step g, `harmonic_kappa` for a_0 / (a_1 + t)
 
-    Differs from the paper: c* = G / (1 + mu~ phi) has mu~, which has a unit, where kappa belongs. The bias vanishes
-    with phi; the printed O(G^2 (1 + phi / mu~)) does not. With steps tuned to mu~ (kappa = 4) the clip does not
-    depend on beta, so "c* should be increased" with beta does not follow. The c* = 2.32 of the experiments follows
-    from neither form: with their constants phi < 2e-5, and c* is G to within 0.02 %.
+    Differs from the paper: c* = G / (1 + mu~ phi) has mu~, which has units, in place of kappa. The bias vanishes with
+    phi; the printed O(G^2 (1 + phi / mu~)) does not. With steps tuned to mu~ (kappa = 4) the clip does not depend on
+    beta, so "c* should be increased" with beta does not follow. The c* = 2.32 of the experiments follows from neither
+    form: with their constants phi < 2e-5, and c* is G to within 0.02 %.
     """
     mu = given.mu_tilde
     if not mu > 0:
@@ -113,7 +113,7 @@ def optimal_clip_and_step(given: ClippedAssumptions, phi: Positive, rounds: Coun
 
         exp(-s) |theta_0 - theta_PS|^2 + [(G - c)^2 + s phi c^2] / mu~^2,   s = log(mu~^2 distance / (phi c^2))
 
-    By turns, each in closed form, from c = G. With no room for a step (s <= 0 at c = G) says so.
+    Alternating, each in closed form, from c = G. If no step helps (s <= 0 at c = G), `unmet` says so.
     """
     mu, D, clip, s = given.mu_tilde, given.distance, given.G, 0.0
     if not (D > 0 and clip > 0):
@@ -134,14 +134,14 @@ def optimal_clip_and_step(given: ClippedAssumptions, phi: Positive, rounds: Coun
 
 @checked
 def harmonic_kappa(given: ClippedAssumptions, scale: float) -> float:
-    """A^2 / (A - 1), A = mu~ a_0, for steps a_0 / (a_1 + t): least, 4, at a_0 = 2 / mu~; none for A <= 1."""
+    """A^2 / (A - 1), A = mu~ a_0, for steps a_0 / (a_1 + t): minimum 4 at a_0 = 2 / mu~; none for A <= 1."""
     A = given.mu_tilde * scale
     return A**2 / (A - 1.0) if A > 1 else math.inf
 
 
 @checked
 def noise_share(multiplier: Finite, rounds: Count, dimension: Count = 1) -> float:
-    """phi = d z^2 / T of a multiplier that was calibrated for T rounds."""
+    """phi = d z^2 / T of a multiplier calibrated for T rounds."""
     return dimension * multiplier**2 / rounds
 
 
@@ -154,5 +154,5 @@ def printed_noise_share(epsilon: float, delta: float, records: Count, dimension:
 
 
 def _chosen(step: float | None, clip: float, unmet: tuple[str, ...] = (), **terms: float) -> Bound:
-    """The bound at the step and the clip that make it least; step is None where a schedule or `kappa` stands for it."""
+    """The bound at its minimizing step and clip; step is None if a schedule or `kappa` replaces it."""
     return Bound(terms, unmet, {"step": step, "clip": clip})

@@ -1,4 +1,4 @@
-"""The constants that the lemmas of PROFL take for granted, and where they come from.
+"""The constants that the lemmas of PROFL assume, and where they come from.
 
 Zheng et al. 2024, Lemmas 5.6 and C.3.
 """
@@ -38,14 +38,14 @@ def lemma_5_6(
     """Lemma 5.6: F, M, G and l_max exist on compact sets. Here they are searched for in boxes.
 
     Args:
-        models, data: (lo, hi) of theta and z, a number or one a coordinate
+        models, data: (lo, hi) of theta and z, a number or one per coordinate
         slope, curvature: |df/dtheta| and |d^2 f/dtheta^2| at theta, [P, d] -> [P]
         gradient, loss: |grad l| and l at theta and z, [P, d] and [P, m] -> [P]; without a function, inf
-        points: how many points of a lattice are tried, besides all corners
+        points: number of lattice points to try, in addition to all corners
 
-    Exact where the largest value is in a corner (convex functions), else from below.
-    Differs from the paper: it takes Z for compact as well, and Gaussian data, its own example, are not: with infinite
-    ends, G and l_max are inf. l_max bounds |l| here: the loss of pricing is negative.
+    Exact if the largest value is in a corner (convex functions), else a lower bound. Differs from the paper, which also
+    assumes that Z is compact; Gaussian data, its own example, are not: with infinite bounds, G and l_max are inf. l_max
+    bounds |l| here: the loss of pricing is negative.
     """
     (low, high), (floor, ceiling) = _box(models), _box(data)
     closed = [bool(np.all(np.isfinite(ends))) for ends in ([low, high], [floor, ceiling])]
@@ -71,8 +71,8 @@ def mixture_sensitivity(group_sensitivity: Extended, distance: Extended, share_s
         W_1(D(theta), D(theta')) <= (gamma + W_1(D_1(theta), D_2(theta)) F) |theta - theta'|
 
     Args:
-        group_sensitivity: gamma, the larger sensitivity of the groups' own data; 0 where they are fixed
-        distance: W_1 between the groups, the largest where it depends on theta
+        group_sensitivity: gamma, the larger sensitivity of the groups' own data; 0 if they are fixed
+        distance: W_1 between the groups, the largest if it depends on theta
         share_slope: F >= |d nu_1 / d theta|
     """
     given = {"group_sensitivity": group_sensitivity, "distance": distance, "share_slope": share_slope}
@@ -109,5 +109,5 @@ def _points(low: np.ndarray, high: np.ndarray, points: int) -> np.ndarray:
 def _largest(values: Any) -> float:
     found = float(np.max(np.abs(values)))
     if math.isnan(found):
-        raise ValueError("lemma_5_6: a function is NaN somewhere in its box; give a box on which it is defined.")
+        raise ValueError("lemma_5_6: a function is NaN somewhere in its box; use a box on which it is defined.")
     return found

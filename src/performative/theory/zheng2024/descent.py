@@ -1,4 +1,4 @@
-"""Descent along an estimated performative gradient (PROFL, POFL): how far above the least risk it can end.
+"""Descent along an estimated performative gradient (PROFL, POFL): how far above the minimal risk it can end.
 
     theta_i <- theta_i - eta g_i,   g_i ~ grad L_i(theta_i),   averaged over the clients every R steps
 
@@ -22,25 +22,25 @@ CAUSES = "transient error noise"
 
 @dataclasses.dataclass(frozen=True)
 class PerformativeAssumptions(AbstractAssumptions):
-    """What Theorem 5.10 and its lemmas take for granted, as numbers; inf where no bound is known.
+    """The assumptions of Theorem 5.10 and its lemmas, as numbers; inf if no bound is known.
 
     Attributes:
         L: |grad l(z; theta) - grad l(z'; theta')| <= L (|theta - theta'| + |z - z'|)  (5.2)
-        gamma: sensitivity of D_i(theta) in Wasserstein distance (5.1), a number or one a client
+        gamma: sensitivity of D_i(theta) in Wasserstein distance (5.1), a number or one per client
         rho: PL constant of the risk of *all* clients: |grad L|^2 / 2 >= rho (L - L(theta_PO)); 0 if it has none
         gap: E L(theta_0) - L(theta_PO)
-        smoothness: grad L_i is Lipschitz with this constant, a number or one a client; see `location_smoothness`
-        G: |g_i| <= G, the direction that a client really takes (root mean square is enough for the theorem)
+        smoothness: grad L_i is Lipschitz with this constant, a number or one per client; see `location_smoothness`
+        G: |g_i| <= G, the direction that a client actually takes (root mean square suffices for the theorem)
         F, M: |df_i/dtheta| <= F and |d^2 f_i/dtheta^2| <= M  (5.3, Lemma 5.6)
         l_max: |l(z; theta)| <= l_max, for the lemmas
         weights: alpha_i, None: equal
         dimension: d of theta, and of f
 
     Differs from the paper:
-    - (5.4) asks for PL of each client's own risk; the proof uses it for their sum. One does not give the other:
-      x^2 + 3 sin^2 x is PL, and its mean with a copy moved by pi has a maximum in the middle.
-    - L (1 + gamma_i) stands in the proof for `smoothness`. It bounds the change of grad l, not of grad L_i, which
-      has a second term: pricing has 2 gamma_i.
+    - (5.4) requires PL of each client's own risk; the proof uses it for their sum. One does not imply the other: x^2 +
+        3 sin^2 x is PL, and its mean with a copy shifted by pi has a maximum in the middle.
+    - The proof uses L (1 + gamma_i) as `smoothness`. It bounds the change of grad l, not of grad L_i, which has a
+      second term: pricing has 2 gamma_i.
     - G bounds grad l (Lemma 5.6); the proof uses it for grad L_i and for g_i, which may be larger.
     """
 
@@ -63,7 +63,7 @@ class PerformativeAssumptions(AbstractAssumptions):
         for name in ("gamma", "smoothness"):
             value = getattr(self, name)
             if np.size(value) not in (1, len(alpha)) or np.any(np.asarray(value) < 0):
-                raise ValueError(f"{name} must be a number >= 0 or one a client, [{len(alpha)}]; got {value}.")
+                raise ValueError(f"{name} must be a number >= 0 or one per client, [{len(alpha)}]; got {value}.")
 
     @property
     def alpha(self) -> np.ndarray:
@@ -89,7 +89,7 @@ def location_smoothness(
     gamma: Extended, *, model: float = 0.0, cross: float = 0.0, data: float = 0.0, curvature: float = 0.0,
     slope: float = 0.0,
 ) -> Any:  # fmt: skip
-    """The Lipschitz constant of grad L_i where z = xi + f_i(theta) and |df_i/dtheta| <= gamma.
+    """The Lipschitz constant of grad L_i if z = xi + f_i(theta) and |df_i/dtheta| <= gamma.
 
         Lambda = L_theta + 2 gamma L_cross + gamma^2 L_z + M sup |E grad_z l|
 
@@ -97,7 +97,7 @@ def location_smoothness(
         model, cross, data: bounds of the second derivatives of l by theta twice, by theta and z, by z twice
         curvature, slope: M and a bound of |E grad_z l|
 
-    Pricing has cross = 1 and no more: 2 gamma. The printed L (1 + gamma) is not in this form (see the class).
+    Pricing has cross = 1 and nothing else: 2 gamma. The printed L (1 + gamma) is not in this form (see the class).
     """
     return model + 2.0 * gamma * cross + gamma**2 * data + curvature * slope
 
@@ -109,7 +109,7 @@ def client_drift(given: PerformativeAssumptions, eta: Positive, local_steps: Cou
         (R - 1) eta G sqrt(sum alpha_i Lambda_i^2)
 
     By Cauchy-Schwarz, and since sum alpha_i |theta_bar - theta_i|^2 <= ((R - 1) eta G)^2: what the proof of Theorem
-    5.10 wanted of Lemma C.1.
+    5.10 needed from Lemma C.1.
     """
     if local_steps == 1:
         return 0.0
@@ -128,21 +128,21 @@ def theorem_5_10(
                    + eta max(0, Lambda eta - 1) G^2 / 2,        Lambda = sum alpha_i Lambda_i
 
     Args:
-        error: bound on E |sum alpha_i (E_t g_i - grad L_i(theta_i))|^2, all of Lemma C.2 if nothing else is known
+        error: bound on E |sum alpha_i (E_t g_i - grad L_i(theta_i))|^2, that of Lemma C.2 if nothing else is known
         variance: E |g - E_t g|^2 of the averaged g, if a part of its error is known to have mean zero; else 0
         smallest: g_min^2, a lower bound of E |g_t|^2; in the printed form only
 
-    All clients take part, and no projection is active. t counts local steps.
-    Terms: transient (what is left of the start), noise (errors of g with mean zero) and error (the rest: bias of g,
-    clients that drift apart between averages, steps that are too long).
+    Full participation, and no projection is active. t counts local steps.
+    Terms: transient (what remains of the start), noise (errors of g with mean zero) and error (the rest: bias of g,
+    clients that drift apart between averages, steps that are too large).
 
     Differs from the paper, unless printed=True:
-    - a_{t+1} <= (1 - rho eta) a_t + C gives a_t <= (1 - rho eta)^t a_0 + C / (rho eta); C alone is printed. A
-      constant error b of the gradient in pricing ends b^2 / (4 gamma) above the least risk whatever eta, while C
-      goes to 0 with eta. The form above is exact there.
-    - L (1 + gamma) is no smoothness constant of the risk (see `PerformativeAssumptions`).
+    - a_{t+1} <= (1 - rho eta) a_t + C gives a_t <= (1 - rho eta)^t a_0 + C / (rho eta); C alone is printed. A constant
+      error b of the gradient in pricing ends b^2 / (4 gamma) above the minimal risk for any eta, while C goes to 0 with
+      eta. The form above is exact there.
+    - L (1 + gamma) is not a smoothness constant of the risk (see `PerformativeAssumptions`).
     - Not needed: the term L (1 + gamma) G^2 eta^2, if eta <= 1 / Lambda, and g_min.
-    - |x + y|^2 / 2 <= |x|^2 + |y|^2, so that the drift has the factor 1, not 1/2, in the printed C.
+    - |x + y|^2 / 2 <= |x|^2 + |y|^2, so the drift has the factor 1, not 1/2, in the printed C.
     - The proof has no projection and sums over all clients; Algorithm 1 projects, and takes a subset.
     """
     t = np.arange(steps + 1)
@@ -156,7 +156,7 @@ def theorem_5_10(
     long = max(0.0, smooth * eta - 1.0)
     step = eta / 2.0 * (client_drift(given, eta, local_steps) + math.sqrt(error)) ** 2
     step += eta / 2.0 * long * given.G**2 if long > 0 else 0.0
-    # Where rho eta is below rounding nothing is forgotten: a sum of t steps.
+    # If rho eta is below roundoff nothing is forgotten: a sum of t steps.
     total = (1.0 - keep**t) / (1.0 - keep) if keep < 1.0 else t.astype(np.float64)
     return Bound.by(CAUSES, keep**t * given.gap, total * step, total * smooth * eta**2 * variance / 2.0)
 
@@ -176,10 +176,10 @@ def corollary_5_11(
     Args:
         relative: kappa, an error that shrinks with the gradient; None: Theorem 5.10 with the given error
 
-    Differs from the paper, which asks for an error below g_min^2 / 2 over the whole run and drops all that is left of
-    C. Where the model converges g_min is 0, so that this cannot hold to the end: with a constant error b of the
-    gradient in pricing it fails while the risk is still (sqrt 2 - 1)^2 b^2 / (4 gamma) too high. Its second case
-    asks for the same with g_min = 0.
+    Differs from the paper, which requires an error below g_min^2 / 2 over the whole run and drops the rest of C. If the
+    model converges, g_min is 0, so this cannot hold to the end: with a constant error b of the gradient in pricing it
+    fails while the risk is still (sqrt 2 - 1)^2 b^2 / (4 gamma) too high. Its second case requires the same with g_min
+    = 0.
     """
     if relative is None and not printed:
         return theorem_5_10(given, eta, steps, local_steps=local_steps, error=error, variance=variance)
@@ -224,5 +224,5 @@ def _unmet(given: PerformativeAssumptions, eta: float, local_steps: int, printed
     return found + broken(
         (math.isfinite(smooth), "smoothness must be finite: grad L_i must be Lipschitz"),
         (rho <= smooth * (1 + 1e-9), f"rho <= Lambda = {smooth:.4g}, as for every smooth risk: rho is {rho:.4g}"),
-        (bounded or not needed, "G must be finite where R > 1 or eta > 1 / Lambda: the directions must be bounded"),
+        (bounded or not needed, "G must be finite if R > 1 or eta > 1 / Lambda: the directions must be bounded"),
     )

@@ -1,12 +1,12 @@
-"""How far an estimated performative gradient can be off: sampling, curvature, contamination.
+"""The error of an estimated performative gradient: sampling, curvature, contamination.
 
     grad L_i = E grad l + J^T E[l s],   J = df_i/dtheta,   s = d log p(Z; f)/df the score
     J-hat = [f-hat^(t-1) - f-hat^t, ...] pinv [theta^(t-1) - theta^t, ...],  H columns
 
-Zheng et al. 2024, Lemmas 5.7 to 5.9, C.1 and C.2. The paper's O(.) hide constants;
-here all are written out, for location families (Z = f(theta) + noise, f-hat the mean of n samples). In its "with
-probability 1 - phi, E[...] <= ..." an expectation is bounded with a probability. Here `confidence` None bounds
-the expectation; a number phi bounds the error itself, with probability 1 - phi.
+Zheng et al. 2024, Lemmas 5.7 to 5.9, C.1 and C.2. The paper's O(.) hide constants; here all are explicit, for location
+families (Z = f(theta) + noise, f-hat the mean of n samples). In its "with probability 1 - phi, E[...] <= ..." an
+expectation is bounded with a probability. Here `confidence` None bounds the expectation; a number phi bounds the error
+itself, with probability 1 - phi.
 """
 
 import math
@@ -33,23 +33,23 @@ def lemma_5_7(
         variance = 2 H d s^2 / (n lambda^2),        |theta_t - theta_{t-k}| <= k eta G
 
     Args:
-        reach: lambda, the least singular value of the differences of the models, [d, H]
+        reach: lambda, the smallest singular value of the differences of the models, [d, H]
         samples: n, samples behind each f-hat; variance: s^2 of one sample, each coordinate, *as it is observed*
         contamination: e, the share of the samples that do not react; `contaminated_variance` has their s^2
-        moves: |theta_t - theta_{t-k}|, k = 1, ..., H, where known; they replace eta, G and H
-        independent: the models do not depend on the samples behind f-hat, so that bias and noise are uncorrelated
+        moves: |theta_t - theta_{t-k}|, k = 1, ..., H, if known; they replace eta, G and H
+        independent: the models do not depend on the samples behind f-hat, so bias and noise are uncorrelated
         confidence: phi, for Gaussian samples: all H + 1 means err by at most sqrt(2 s^2 log(2 d (H + 1) / phi) / n)
 
     For a linear map `exact_jacobian_error` has the error itself.
 
     Differs from the paper:
-    - (7) divides the noise by (eta lambda)^2 and the curvature by lambda^2. The differences of the models hold eta
-      already, so that lambda^2 it is for both (or eta^2 in place of eta^4, if lambda is that of the gradients).
-    - |pinv A| <= 1 / |A| (16) is the wrong way round; |pinv A| = 1 / lambda is what is needed, and holds.
+    - (7) divides the noise by (eta lambda)^2 and the curvature by lambda^2. The differences of the models already
+        contain eta, so it should be lambda^2 for both (or eta^2 in place of eta^4, if lambda is that of the gradients).
+    - |pinv A| <= 1 / |A| (16) is reversed; |pinv A| = 1 / lambda is what is needed, and holds.
     - sum_k k^4 is at most H^5, where H^6 is printed, and a Taylor expansion at theta_t has no sum over steps.
     - Past models depend on past sampling errors, so (12) holds only for models chosen otherwise.
-    - Outliers are sampled too. Their part of the variance is lost in the proof, and the number of them varies.
-    - f_phi = s^2 log(2 / phi) is half of what the Gaussian tail asks for (at phi = 0.05 it is exceeded with probability
+    - Outliers are sampled too. Their part of the variance is missing in the proof, and their number varies.
+    - f_phi = s^2 log(2 / phi) is half of what the Gaussian tail requires (at phi = 0.05 it is exceeded with probability
       0.0548, at 0.001 with 0.0058), is used for one mean where there are H + 1, and |a - b|^2 can be 4 times it.
     """
     check_confidence(confidence)
@@ -83,19 +83,19 @@ def lemma_5_7(
 
 
 def squared_error(bias: float, variance: float, uncorrelated: bool = False, unmet: tuple[str, ...] = ()) -> Bound:
-    """A bound on a mean squared error, (bias + sqrt(variance))^2, or the sum of squares where they are uncorrelated."""
+    """A bound on a mean squared error, (bias + sqrt(variance))^2, or the sum of squares if they are uncorrelated."""
     cross = 0.0 if uncorrelated or bias == 0 or variance == 0 else 2.0 * bias * math.sqrt(variance)
     return Bound({"squared_bias": bias**2, "cross": cross, "variance": variance}, unmet, {"bias": bias})
 
 
 @checked
 def exact_jacobian_error(differences: Values, variance: Size, samples: Count, outputs: Count | None = None) -> float:
-    """E |J-hat - J|_F^2 for a linear map, models chosen beforehand and no contamination.
+    """E |J-hat - J|_F^2 for a linear map, models chosen in advance and no contamination.
 
         outputs s^2 / n tr(B^T (I + 1 1^T) B),   B = pinv(differences), [H, d]
 
-    All H columns share the error of the current f-hat: hence 1 1^T. Refused where the models do not span all
-    directions: of those that they leave out J-hat learns nothing.
+    All H columns share the error of the current f-hat: hence 1 1^T. Raises if the models do not span all directions:
+    J-hat learns nothing about the missing ones.
     """
     A = np.atleast_2d(np.asarray(differences, np.float64))
     if not A.size or not np.all(np.isfinite(A)) or np.linalg.matrix_rank(A) < len(A):
@@ -123,12 +123,12 @@ def lemma_5_8(
 ) -> Bound:  # fmt: skip
     """Lemma 5.8: E |mean grad l - E grad l|^2 <= L^2 V / n, V = E |Z - E Z|^2 = `variance`, all coordinates.
 
-    Equality where grad l is linear in z (pricing, squared loss). confidence: V / (n phi), by Markov's inequality.
-    Differs from the paper: O(f_phi) is printed, without 1 / n, and stands here with the constant 1 (printed=True).
+    Equality if grad l is linear in z (pricing, squared loss). confidence: V / (n phi), by Markov's inequality. Differs
+    from the paper: O(f_phi) is printed, without 1 / n, and is used here with constant 1 (printed=True).
     """
     check_confidence(confidence)
     if math.isinf(variance):
-        return squared_error(math.inf, math.inf, unmet=("the data must have a variance",))
+        return squared_error(math.inf, math.inf, unmet=("the data must have a finite variance",))
     if printed:
         return squared_error(0.0, variance * (1.0 if confidence is None else math.log(2.0 / confidence)))
     return squared_error(0.0, given.L**2 * variance / samples / (1.0 if confidence is None else confidence))
@@ -152,12 +152,12 @@ def lemma_5_9(
         outlier_score: mean |s(z; f-hat)|^2 of outliers; if given, omega_Q^2 is returned
         spread: f_phi, in the printed form only: l_max^2 d (omega_F + f_phi F^2 / n) and 2 l_max^2 d (omega_F + F^2)
 
-    For Gaussian samples, whose mean and spread are independent, so that |J-hat - J| and the scores are. With
-    contamination they nearly are: there the product of two roots of means stands for the mean of a product.
+    For Gaussian samples, whose mean and spread are independent, hence so are |J-hat - J| and the scores. With
+    contamination they nearly are: there the product of two roots of means replaces the mean of a product.
 
-    Differs from the paper: the constants are written out; the printed F^2 f_phi has the wrong unit (s is 1 / f); l s
-    has a sampling error of its own; what outliers do is not O(d), it grows with their score, and so with their
-    distance; contamination moves f-hat, and with it the scores of clean samples.
+    Differs from the paper: the constants are explicit; the printed F^2 f_phi has the wrong unit (s is 1 / f); l s has
+    its own sampling error; the effect of outliers is not O(d) but grows with their score, and so with their distance;
+    contamination moves f-hat, and with it the scores of clean samples.
     """
     unmet = broken(
         (math.isfinite(given.l_max), "l_max must be finite: the loss must be bounded (with Gaussian data few are)"),
@@ -185,8 +185,8 @@ def lemma_c_1(given: PerformativeAssumptions, eta: Positive, local_steps: Count,
         ((R - 1) eta G)^2 min(max w_i, 4 sum alpha_i (1 - alpha_i)^2 w_i)
 
     Differs from the paper: ((R - 1) eta G)^2 sum alpha_i w_i with w_i = (1 + gamma_i)^2. Its first inequality drops the
-    mean, which is right for weights alpha_i and not for alpha_i w_i: two clients with alpha = (0.1, 0.9), w = (16, 1)
-    that walk apart at full speed have 5.22 ((R - 1) eta G)^2, and 2.5 is printed.
+    mean, which is valid for weights alpha_i but not for alpha_i w_i: two clients with alpha = (0.1, 0.9), w = (16, 1)
+    that move apart at full speed have 5.22 ((R - 1) eta G)^2, and 2.5 is printed.
     """
     if local_steps == 1:
         return squared_error(0.0, 0.0)
@@ -210,7 +210,7 @@ def lemma_c_2(
     given: PerformativeAssumptions, *, first: Size, second: Size, contamination: float = 0.0, outliers: Size = 0.0,
     distance: Size = 0.0, fisher: Size = 0.0, outlier_first: Size = 0.0, printed: bool = False,
 ) -> Bound:  # fmt: skip
-    """Lemma C.2: E |g_i - grad L_i|^2 for data of which a share e does not react.
+    """Lemma C.2: E |g_i - grad L_i|^2 for data of which a fraction e does not react.
 
         (1 - e) (sqrt(first) + omega_D)^2 + e (L W_1 + sqrt(outlier_first) + l_max F sqrt(I) + omega_Q)^2
 
@@ -220,10 +220,10 @@ def lemma_c_2(
         fisher: I of Lemma 5.9: l_max F sqrt(I) bounds the second term, which outliers do not show
         outlier_first: Lemma 5.8 for outliers, variance over (number of them)
 
-    By convexity: g is (1 - e) times what clean samples say and e times what outliers say.
+    By convexity: g is (1 - e) times the gradient of clean samples plus e times that of outliers.
 
-    Differs from the paper: (1 - e) omega_D^2 + e (L W_1 + omega_Q + omega_D)^2. It takes the first term for exact, and
-    L W_1 for a bound of the whole grad L_i minus that of Q, though the second term of Q is 0 whatever W_1 is.
+    Differs from the paper: (1 - e) omega_D^2 + e (L W_1 + omega_Q + omega_D)^2. It treats the first term as exact, and
+    L W_1 as a bound on the whole of grad L_i minus that of Q, although the second term of Q is 0 for any W_1.
     """
     e, D = contamination, math.sqrt(second)
     if not 0 <= e <= 1:
@@ -251,6 +251,6 @@ def lemma_c_2(
 
 
 def check_confidence(confidence: float | None) -> None:
-    """Between 0 and 1, where it is given."""
+    """Raise unless it is None or between 0 and 1."""
     if confidence is not None and not 0 < confidence < 1:
-        raise ValueError(f"confidence is the chance phi to fail and must lie between 0 and 1; got {confidence}.")
+        raise ValueError(f"confidence is the failure probability phi and must lie between 0 and 1; got {confidence}.")

@@ -3,7 +3,7 @@
     L_i(theta) = -theta (m_i - gamma_i theta),   grad L_i = 2 gamma_i theta - m_i
     theta_i <- theta_i - eta (grad L_i(theta_i) + b + xi),   E xi = 0, E xi^2 = v,   averaged every R steps
 
-Zheng et al. 2024, Section 6 (pricing with dynamic demands, one price): beside the bound of Theorem 5.10.
+Zheng et al. 2024, Section 6 (pricing with dynamic demands, one price): for comparison with Theorem 5.10.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ class PricingDescent:
         check_fields(self)
         m, gamma, alpha = with_weights(self.weights, demand=self.demand, sensitivity=self.sensitivity)
         if not np.all(gamma > 0):
-            raise ValueError(f"sensitivity must be positive, so that the risk has a minimum; got {self.sensitivity}.")
+            raise ValueError(f"sensitivity must be positive, else the risk has no minimum; got {self.sensitivity}.")
         for name, value in (("demand", m), ("sensitivity", gamma), ("weights", alpha)):
             object.__setattr__(self, name, value)
 
@@ -50,7 +50,7 @@ class PricingDescent:
     ) -> np.ndarray:  # fmt: skip
         """E L(theta_bar_t) - L(theta_PO) = gamma_bar E (theta_bar_t - theta_PO)^2 at t = 0, ..., T.
 
-        It grows without bound, to inf, where eta gamma_bar >= 1.
+        It grows without bound, to inf, if eta gamma_bar >= 1.
         """
         alpha, rate = np.asarray(self.weights), 1.0 - 2.0 * eta * self.sensitivity
         mean, spread, found = float(start), 0.0, [(start - self.optimum) ** 2]
@@ -58,7 +58,7 @@ class PricingDescent:
         for t in range(1, steps + 1):
             A, B, S = rate * A, rate * B + eta * (self.demand - bias), rate**2 * S + eta**2 * variance
             kept, miss = float(alpha @ A), float(alpha @ A) * mean + float(alpha @ B) - self.optimum
-            # Products turn into inf where powers of Python's numbers raise.
+            # Products overflow to inf, whereas powers of Python floats raise.
             noise = kept * kept * spread + float(alpha**2 @ S)
             now = miss + self.optimum
             found.append(miss * miss + noise)

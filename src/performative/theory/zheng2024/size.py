@@ -1,4 +1,4 @@
-"""How many samples an allowed error of the performative gradient asks for (Zheng et al. 2024, Section 5.3)."""
+"""How many samples a given error of the performative gradient requires (Zheng et al. 2024, Section 5.3)."""
 
 import math
 from typing import Any
@@ -13,14 +13,14 @@ def sample_size_terms(
     tolerance: Any, spread: Any, curvature: Any, window: Any, eta: Any, loss: Any, gradient: Any, jacobian: Any,
     apart: Any,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Numerator and denominator of the sample size that Section 5.3 asks for; plain arithmetic, for any array type.
+    """Numerator and denominator of the sample size of Section 5.3; plain arithmetic, for any array type.
 
         n >= 2 l^2 f_phi (2 H |dtheta|^-2 + F^2) / (2 Phi - M^2 eta^4 G^4 H^6 l^2 |dtheta|^-2)
 
     Args:
         spread: f_phi = s^2 log(2 / phi); apart: |dtheta|^-2. From l^2 (omega_F + f_phi F^2 / n) <= Phi with d = 1.
 
-    A denominator that is not positive means that curvature alone exceeds the tolerance: no n is enough.
+    A non-positive denominator means that curvature alone exceeds the tolerance: no n suffices.
     """
     worst = loss * loss
     above = 2 * worst * spread * (2 * window * apart + jacobian * jacobian)
@@ -34,7 +34,7 @@ def sample_size(
     given: PerformativeAssumptions, tolerance: Positive, *, eta: Positive, window: Count, reach: Positive,
     variance: Size, confidence: float = 0.05, printed: bool = False,
 ) -> float:  # fmt: skip
-    """Section 5.3: the least n for an error of the second term within Phi = tolerance, d = 1; inf if there is none.
+    """Section 5.3: the smallest n for an error of the second term within Phi = tolerance, d = 1; inf if there is none.
 
     Differs from the paper: eta^4 |dtheta|^-2 in the denominator, where eta^2 |dtheta|^2 is printed, and l_max^2 stands
     before F^2 as well. As `lemma_5_7` says, log(2 / phi) should be twice that; as printed here, for comparison with
