@@ -131,16 +131,14 @@ def test_fashion_mnist_settles_and_its_worst_class_gains():
 @pytest.mark.slow
 @pytest.mark.usefixtures("optimized_programs")
 def test_cifar_falls_a_little():
-    """A small network on 5,000 photographs: the distance falls, by far less than on Fashion-MNIST.
-
-    It learns nothing for the first hundred steps or so, and while it does not, its weights do not move; with rounds
-    of 10 steps the first five distances are those of an idle network, and the last are larger.
-    """
+    """Photographs on which a small network learns little: the distance falls, by far less than on Fashion-MNIST."""
     path = published("cifar10")
     with pytest.warns(UserWarning, match=r"94 \+ 93 of 'dog'"):
         images = pf.cases.images("cifar10", path=path)
     assert images.shape == (32, 32, 3)
-    model = pf.networks.cnn(images.shape, 10, channels=(8, 16))
-    history, theta = learn(images, model, rounds=30, rate=0.2, offset=1, local_steps=30, batch=128)
-    assert decay(history)[0] < 1
-    assert images.accuracy(model[1], theta) > 0.35
+    model = pf.networks.mlp(3072, 10, width=64)
+    history, theta = learn(images, model, rounds=60, rate=0.1, offset=4, local_steps=20, batch=128, repeats=4)
+    decays = decay(history)
+    assert decays.mean() + 3 * decays.std(ddof=1) / 2 < 1  # three standard errors of four runs
+    assert np.all(decays > 0.1)
+    assert images.accuracy(model[1], theta) > 0.3
