@@ -24,6 +24,7 @@ from performative.history import History
 from performative.live import load, read_status
 from performative.live.app import down, server_folder, write_app
 from performative.live.export import export
+from performative.live.flower import build_app
 from performative.live.loopback.certificates import make_certificates, make_key
 from performative.live.loopback.commands import COMMANDS
 from performative.live.loopback.processes import free_port
@@ -127,8 +128,10 @@ def test_exported_units_run_a_federation_through_the_gate(tmp_path):
         shutil.copy(tmp_path / "keys" / f"member-{client}.key", tmp_path / f"member-{client}" / "member.key")
     port, inner, first, second = free_port(), free_port(), free_port(), free_port()
     out = tmp_path / "deploy"
-    export("systemd", out, 2, server=f"localhost:{port}", bin=str(COMMANDS), keys=tmp_path / "keys")
+    bundle, server = build_app(app), f"localhost:{port}"
+    export("systemd", out, 2, server=server, bin=str(COMMANDS), keys=tmp_path / "keys", app=bundle)
     shutil.copytree(app, out / "operator" / "app")
+    shutil.move(out / "app.fab", tmp_path / "app.fab")
     environ = dict(os.environ) | {
         "PATH": f"{COMMANDS}{os.pathsep}{os.environ['PATH']}",
         "NO_PROXY": "localhost,127.0.0.1",
@@ -137,6 +140,7 @@ def test_exported_units_run_a_federation_through_the_gate(tmp_path):
         "/run/credentials/performative-gate.service": f"{tmp_path}/secrets",
         "/etc/performative/secrets": f"{tmp_path}/secrets",
         "/etc/performative/gate.conf": f"{out}/gate.conf",
+        "/etc/performative/app.fab": f"{tmp_path}/app.fab",
         "/etc/performative": f"{out}/operator",
         "/var/lib": f"{tmp_path}/state",
         "/srv/performative/data": str(data),
@@ -168,6 +172,24 @@ def test_exported_units_run_a_federation_through_the_gate(tmp_path):
         assert told["state"] == "completed", json.dumps(told)
         theta = History.load(tmp_path / "state" / "performative-server" / "server" / "history.nc").theta
         assert np.array_equal(theta, simulated(load(app / "federation.toml")))
+        kept = tmp_path / "state" / "performative-server" / "server"
+
+        def refused():
+            """Why the next run failed."""
+            ended = subprocess.run([*operator, "run"], env=environ, timeout=180, capture_output=True, text=True)
+            assert ended.returncode == 0, ended.stdout + ended.stderr
+            told = wait_for_end(kept, after=told_before)
+            assert told["state"] == "failed", json.dumps(told)
+            return told["why"]
+
+        told_before = read_status(kept)
+        assert "already" in refused()
+        # The server's app is changed; the members have not agreed to it.
+        with open(out / "operator" / "app" / "app.py", "a") as file:
+            file.write("\n# changed\n")
+        kept.rename(tmp_path / "first run")
+        told_before = None
+        assert "agreed to run the app" in refused()
     finally:
         units.stop()
         for log in sorted(out.glob("*.log")):
@@ -185,10 +207,10 @@ def ask(port, path, tmp_path):
         return error.code
 
 
-def wait_for_end(folder):
+def wait_for_end(folder, after=None):
     for _ in range(2400):
         told = read_status(folder)
-        if told is not None and told["state"] != "running":
+        if told not in (None, after) and told["state"] != "running":
             return told
         time.sleep(0.1)
     raise AssertionError(f"no end was written to {folder}: {read_status(folder)}")

@@ -19,7 +19,9 @@ import yaml
 from typer.testing import CliRunner
 
 from performative.cli.app import app
+from performative.live.app import write_app
 from performative.live.export import KINDS, export
+from performative.live.flower import build_app
 
 SERVER = "federation.bank.example:9443"
 NOBODY = 65534
@@ -185,7 +187,11 @@ def test_flower_is_started_behind_the_gate_alone(tmp_path):
             words = [word.strip('-"') for word in words if word != "-"]
             for at in [at for at, word in enumerate(words) if word in ("flower-superlink", "flower-supernode")]:
                 seen += 1
-                assert words[at - 4 : at] == ["m", "performative.live.loopback.upstream", "largest", "123456789"]
+                pinned = ["app", words[at - 3]] if words[at] == "flower-supernode" else []
+                assert words[at - 4 - len(pinned) : at] == [
+                    "m", "performative.live.loopback.upstream", *pinned, "largest", "123456789",
+                ]  # fmt: skip
+                assert not pinned or Path(pinned[1]).name == "app.fab"
             assert path.name != "gate.conf" or "client_max_body_size 123456789;" in path.read_text()
     assert seen == 9
 
@@ -197,7 +203,9 @@ def running(tmp_path):
     from performative.live.loopback.process_table import wait_for
     from performative.live.loopback.processes import free_port
 
-    folder, secrets = written(tmp_path, "compose", largest=1 << 20), tmp_path / "secrets"
+    write_app(tmp_path / "app", 2)
+    folder = written(tmp_path, "compose", largest=1 << 20, app=build_app(tmp_path / "app"))
+    secrets = tmp_path / "secrets"
     make_certificates(secrets)
     make_key(secrets / "member.key")
     ports, started = {}, []
@@ -208,6 +216,7 @@ def running(tmp_path):
             (file,) = documents(folder / f"compose-{name}.yaml")
             at = {"/run/secrets": str(secrets), "/state": str(tmp_path / name), "--host=0.0.0.0": "--host=127.0.0.1"}
             # A node that nobody hears keeps trying; one that is refused, for its key is not registered, ends.
+            at |= {"/app.fab": str(folder / "app.fab")}
             at |= {SERVER: f"127.0.0.1:{free_port()}", "--port=9091": f"--port={port}", "--port=9094": f"--port={port}"}
             words = file["services"][service]["command"]
             assert words[0] == "python"
@@ -290,8 +299,6 @@ def test_keys_that_do_not_do(tmp_path, keys):
 
 
 def test_the_command(tmp_path):
-    from performative.live.app import write_app
-
     write_app(tmp_path / "app", 3)
     words = ["federation", "export", "--app", str(tmp_path / "app"), "--out", str(tmp_path / "deploy")]
     result = CliRunner().invoke(app, words)
@@ -299,8 +306,27 @@ def test_the_command(tmp_path):
     result = CliRunner().invoke(app, [*words, "--systemd", "--json"])
     assert result.exit_code == 0, result.output
     assert len(list((tmp_path / "deploy").glob("performative-member-*.service"))) == 3
+    assert (tmp_path / "deploy" / "app.fab").read_bytes() == build_app(tmp_path / "app")
     result = CliRunner().invoke(app, [*words, "--systemd"])
     assert result.exit_code == 2 and "already exists" in result.output
+
+
+def test_the_operator_runs_the_app_that_members_agreed_to(tmp_path):
+    """Also from a config map, which Kubernetes mounts as links into a hidden folder."""
+    write_app(tmp_path / "app", 2)
+    hidden = tmp_path / "mounted" / "..2026_11_19"
+    shutil.copytree(tmp_path / "app", hidden)
+    (tmp_path / "mounted" / "..data").symlink_to(hidden.name)
+    for path in hidden.iterdir():
+        (tmp_path / "mounted" / path.name).symlink_to(f"..data/{path.name}")
+    script = (written(tmp_path, "kubernetes") / "operator" / "operator.sh").read_text()
+    (tmp_path / "operator.sh").write_text(script.replace('"/app"', f'"{tmp_path}/mounted"'))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "flwr").write_text(f'#!/bin/sh\ncp -R "$2" "{tmp_path}/sent"\n')
+    (tmp_path / "bin" / "flwr").chmod(0o755)
+    environ = os.environ | {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    subprocess.run(["sh", str(tmp_path / "operator.sh"), "run"], env=environ, check=True, capture_output=True)
+    assert build_app(tmp_path / "sent") == build_app(tmp_path / "app")
 
 
 def steps(dockerfile):

@@ -13,7 +13,7 @@ from performative.cli.output import EXIT_CODES, Exit, Failure, Json, Reporter, c
 
 federation = typer.Typer(
     name="federation",
-    help="A real federation on Flower: TLS, registered keys, one process per client; here, on this machine's loopback.",
+    help="A real federation on Flower: TLS, registered keys, one process per client, on loopback or on several hosts.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
 )
@@ -227,9 +227,10 @@ def export(
     keys: Annotated[Path | None, typer.Option(help="Folder of members' public keys, member-<i>.pub.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write manifests for a server and members on separate machines: confined, with TLS, secrets as files."""
+    """Write manifests for a server and members on separate machines: sandboxed, with TLS, and secrets as files."""
     with _using(as_json) as (reporter, apps):
         from performative.live import export as manifests
+        from performative.live.flower import build_app
 
         wanted = [name for name in manifests.KINDS if {"compose": compose, "kubernetes": kubernetes}.get(name, systemd)]
         if len(wanted) != 1:
@@ -239,8 +240,9 @@ def export(
         largest = apps.largest_message(loaded)
         with failing((FileExistsError,)):
             made = manifests.export(
-                wanted[0], out, loaded.clients, server=server, image=image, bin=bin, keys=keys, largest=largest
-            )
+                wanted[0], out, loaded.clients, server=server, image=image, bin=bin, keys=keys, largest=largest,
+                app=build_app(app),
+            )  # fmt: skip
         for path in made:
             reporter.path("wrote ", path)
         if keys is None:

@@ -17,6 +17,7 @@ IMAGE = "performative:latest"
 BIN = "/opt/performative/bin"
 # The first port of members' own processes; under systemd several may share a machine.
 _RUNTIME = 9094
+_APP = "app.fab"
 _HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
 _IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:@-]{0,254}")
 # Paths of files, by kind of deployment.
@@ -42,6 +43,7 @@ def export(
     bin: str = BIN,
     keys: Path | None = None,
     largest: int = UNKNOWN,
+    app: bytes | None = None,
 ) -> list[Path]:
     """Write the manifests of a federation; returns the files.
 
@@ -52,6 +54,7 @@ def export(
         bin: folder of the environment's commands, for systemd
         keys: folder of the members' public keys, member-<i>.pub; registry.json is made of them
         largest: bytes that a message may have; more is refused unread, on both sides
+        app: the app as `flower.build_app` makes it, written to app.fab: the only one that members run
     """
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
@@ -71,7 +74,8 @@ def export(
         made[file] = _fill(_template(name), mine)
     if keys is not None:
         made["operator/registry.json"] = _registry(keys, clients)
-    there = [name for name in made if (out / name).exists()]
+    binary = {} if app is None else {_APP: app}
+    there = [name for name in (*made, *binary) if (out / name).exists()]
     if there:
         raise FileExistsError(f"{out / there[0]} already exists; pass another folder with --out, or remove it.")
     for name, text in made.items():
@@ -80,7 +84,9 @@ def export(
         path.write_text(text, encoding="utf-8")
         if path.suffix == ".sh":
             path.chmod(0o755)
-    return [out / name for name in made]
+    for name, content in binary.items():
+        (out / name).write_bytes(content)
+    return [out / name for name in (*made, *binary)]
 
 
 def _server_files(kind: str, words: dict[str, str]) -> dict[str, str]:

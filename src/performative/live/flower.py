@@ -1,8 +1,8 @@
 """The only module that knows Flower: our requests and answers inside its messages.
 
-A message holds one record with one entry of bytes; a long request has a second, with what is the same for all clients,
-which Flower stores once. Flower carries them, keeps strangers out (TLS, registered keys) and
-starts processes; who takes part, with what weight, and what is done with the answers is decided by `serve`.
+A message contains one record with one entry of bytes; a long request has a second record, with what is the same for
+all clients, which Flower stores once. Flower transports messages, keeps strangers out (TLS, registered keys) and starts
+processes; `serve` decides who takes part, with what weight, and what is done with the answers.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from performative.live.coordinator import serve
 from performative.live.dispatch import DATA, Failed, dispatch_request
 from performative.live.federation import Federation
 from performative.live.limits import LEAST, TooLong, limit_here, tell_limit
-from performative.live.server_store import tell_no_start
+from performative.live.server_store import read_status, tell_no_start
 from performative.live.telling import tell_failure
 from performative.live.transport import VACANT, AbstractTransport, Reply
 from performative.live.wire import split_head
@@ -39,16 +39,16 @@ from performative.live.wire import split_head
 _RECORD, _REQUEST, _REPLY = "performative", "request", "reply"
 # The rest of a long request, in a record of its own.
 _REST, _BYTES = "rest", "bytes"
-# Seconds between two looks for an answer, and the share of a second that each message waited for takes of Flower's
-# server: with many of them each is looked for less often.
+# Seconds between two polls for an answer, and seconds between polls per outstanding message: with many messages, each
+# is polled less often, to spare Flower's server.
 _POLL, _SHARE = 0.1, 0.02
 # Seconds that a call to Flower's server may take, and how many answers a node may withhold before it is no longer asked
 # (each blocks a thread until Flower gives up).
 _CALL, _STUCK = 5.0, 8
 # Parts that one answer may come in: Flower makes three of ours.
 _MOST_PARTS = 16
-# Flower's codes for what the client itself said: its program could not be loaded, raised, or fell over. Other errors
-# are about the way there, and the client is asked again.
+# Flower's codes for errors of the client itself: its program could not be loaded, raised an error, or crashed. Other
+# errors concern the transport, and the client is asked again.
 _CLIENT_ERRORS = (1, 2, 6, 7, 8)
 # How Flower formats an error in the client's program: its class and its text.
 _UNWRAPPED = re.compile(r"\A<class '[\w.]*\.Failed'>:<'(.*)'>\Z", re.DOTALL)
@@ -71,7 +71,7 @@ def client_app(make: Callable[[], Federation], file: str) -> ClientApp:
         left = message.metadata.created_at + message.metadata.ttl - time.time()
         try:
             reply = dispatch_request(make, Path(file), client, Path(folder), request, left)
-        except (Failed, TimeoutError):  # already in our own words
+        except (Failed, TimeoutError):  # its text is already ours
             raise
         except Exception as error:  # Flower sends an error's text to the server
             raise Failed(tell_failure(error)) from error
@@ -102,7 +102,13 @@ def server_app(make: Callable[[], Federation]) -> ServerApp:
         if config.get("task") == "audit":
             ask_for_sums(made, transport, folder)
             return
-        serve(made, transport, folder, resume=bool(config.get("resume", False)), rounds=rounds)
+        before = read_status(folder)
+        try:
+            serve(made, transport, folder, resume=bool(config.get("resume", False)), rounds=rounds)
+        except Exception as error:
+            if read_status(folder) == before:  # it did not come to its first round
+                tell_no_start(folder, str(error))
+            raise
 
     return app
 
@@ -198,7 +204,7 @@ class FlowerTransport(AbstractTransport):
 
 
 def _in_records(request: bytes, rests: dict[bytes, ConfigRecord]) -> RecordDict:
-    """A request: its head, and all else in a record that requests with the same rest share."""
+    """A request: its head, and the rest in a record that all requests with the same rest share."""
     head, rest = split_head(request)
     record = RecordDict({_RECORD: ConfigRecord({_REQUEST: head})})
     if rest:
@@ -240,10 +246,10 @@ class _Fetch(threading.Thread):
 
 
 def bound_pulls(limit: int) -> None:
-    """Let this process take no more than so many bytes of one answer, in however many parts it comes."""
+    """Limit the bytes of one answer that this process accepts, in however many parts it comes."""
     from flwr.superlink.grid import http_grid
 
-    grid: Any = http_grid  # what is changed in it is not for others' use
+    grid: Any = http_grid  # the attributes changed here are private
     pull = getattr(grid.pull_objects, "unbounded", grid.pull_objects)
 
     def pull_bounded(object_ids: list[str], pull_object_fn: Callable[[str], bytes], **options: Any) -> Any:
@@ -262,7 +268,7 @@ def bound_pulls(limit: int) -> None:
 
         return pull(object_ids, counted, **options)
 
-    pull_bounded.unbounded = pull  # type: ignore[attr-defined]  # so that a second call bounds the same
+    pull_bounded.unbounded = pull  # type: ignore[attr-defined]  # so that a second call does not wrap this one
     grid.pull_objects = pull_bounded
 
 
@@ -332,7 +338,7 @@ def is_unreachable(error: Exception) -> bool:
 
 
 def _bytes_in(message: Message, name: str, record: str = _RECORD) -> bytes:
-    """The bytes of a message, none where it holds something else; whoever reads them says whether they are sound."""
+    """The bytes of a message, b"" if it contains something else; their reader checks whether they are valid."""
     try:
         content: Any = message.content[record][name]
     except (KeyError, TypeError, ValueError):

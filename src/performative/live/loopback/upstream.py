@@ -2,15 +2,15 @@
 
 | change | reason |
 | --- | --- |
-| `Gate` before the SuperLink's and the SuperNode's HTTP service | Flower's Control and Runtime APIs ask nobody who they are, and share a port with the Fleet API, which does |
-| the gate knows who calls before a long body is read (`known_key`) | Flower reads all of a request before it looks who sent it |
-| the SuperLink's database waits for its turn (`DATABASE`) | Flower's gives up after 5 s, and answers 500, while the messages of a large model are written; and keeps 64 MB for each connection |
-| HTTP is parsed by h11 | httptools, which uvicorn prefers, takes headers without end |
+| `Gate` in front of the SuperLink's and the SuperNode's HTTP service | Flower's Control and Runtime APIs do not authenticate callers, and share a port with the Fleet API, which does |
+| the gate authenticates the caller before a long body is read (`known_key`) | Flower reads the whole request before it checks who sent it |
+| the SuperLink's database waits for its turn (`DATABASE`) | Flower's gives up after 5 s and answers 500 while the messages of a large model are being written; it also keeps 64 MB for each connection |
+| HTTP is parsed by h11 | httptools, which uvicorn prefers, accepts headers of unlimited size |
 | a SuperNode reads no more of an answer than the limit (`bound_answers`) | Flower reads whatever the server sends |
-| a SuperNode asks more often while messages come (`Pace`) | Flower's sleeps 3 s before each question, which is most of a short round |
-| a SuperExec hands a task's token over in memory (`hide_token`) | Flower puts it into the arguments, which every user of the machine may read |
-| a node's processes send to their SuperNode only if this user's process accepts (`talk_to_ours`) | its port is free while it restarts, and the connection is not encrypted |
-| a SuperNode takes its app from a file of its own (`pin_app`) | Flower runs whatever app the server sends; its own check (`--trusted-entities`) needs signatures that only Flower's platform gives |
+| a SuperNode polls more often while messages arrive (`Pace`) | Flower's sleeps 3 s before each poll, which is most of a short round |
+| a SuperExec passes a task's token in memory (`hide_token`) | Flower puts it on the command line, which every user of the machine can read |
+| a node's processes send to their SuperNode only if a process of this user accepts the connection (`talk_to_ours`) | the port is free while the SuperNode restarts, and the connection is not encrypted |
+| a SuperNode takes its app from a local file (`pin_app`) | Flower runs whatever app the server sends; its own check (`--trusted-entities`) needs signatures that only Flower's platform gives |
 
     python -m performative.live.loopback.upstream [--largest BYTES] flower-superlink ARGUMENTS...
 """  # noqa: E501  # a table
@@ -40,11 +40,13 @@ from performative.live.loopback.shims import FORK_SERVER
 
 # The file of the app that a member agreed to run.
 PINNED = "PERFORMATIVE_PINNED_APP"
+# Options of manifests, before the name of the command.
+_OPTIONS = {"--largest": LARGEST, "--app": PINNED}
 FLEET = "/v1/fleet/"
-# Seconds that a SuperNode sleeps where it found no message; it sleeps less where it waits for its own processes.
+# Seconds that a SuperNode sleeps if it found no message; it sleeps less while it waits for its own processes.
 _NO_MESSAGE = 3.0
-# Settings of SQLite in the place of Flower's: milliseconds to wait for a turn, KiB kept in memory for each connection,
-# bytes to which the log of changes is cut once they are written.
+# SQLite settings in place of Flower's: milliseconds to wait for a lock, cache of each connection in KiB (hence
+# negative), bytes to which the journal is truncated once its changes are written.
 DATABASE = {"busy_timeout": "120000", "cache_size": "-8000", "journal_size_limit": str(16 << 20)}
 
 
@@ -60,7 +62,7 @@ def guard(name: str) -> None:
         import flwr.supercore.sql_mixin as database
         import flwr.superlink.main as superlink
 
-        settings: Any = database  # what is changed in it is not for others' use
+        settings: Any = database  # the attributes changed here are private
         settings.SQLITE_PRAGMAS = tuple((dict(settings.SQLITE_PRAGMAS) | DATABASE).items())
         _put_gate_before(superlink, FLEET)
         # Its package has a function of the same name.
@@ -74,9 +76,9 @@ def guard(name: str) -> None:
         bound_answers(limit_here())
         import flwr.supernode.start_client_internal as node
 
-        waiting: Any = node  # what is changed in it is not for others' use
+        waiting: Any = node  # the attributes changed here are private
         waiting.time = Pace()
-        if FORK_SERVER not in os.environ:  # otherwise its fork is changed
+        if FORK_SERVER not in os.environ:  # otherwise its forks apply the changes
             waiting.subprocess = SimpleNamespace(Popen=lambda words: subprocess.Popen(changed(words)))
         if pinned := os.environ.get(PINNED):
             pin_app(Path(pinned))
@@ -87,12 +89,12 @@ def guard(name: str) -> None:
 
 
 def changed(words: Sequence[str]) -> list[str]:
-    """One of Flower's commands as this module runs it."""
+    """The command line that runs one of Flower's commands with the changes."""
     return [sys.executable, "-m", "performative.live.loopback.upstream", *words]
 
 
 def hide_token() -> None:
-    """Let this SuperExec give each process its token as standard input, a file in memory, and not as an argument."""
+    """Make this SuperExec pass each process its token on standard input, a file in memory, not as an argument."""
     from flwr.supercore.superexec.executor import subprocess_executor
 
     def start(words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
@@ -108,9 +110,9 @@ def hide_token() -> None:
 
 
 def talk_to_ours(address: str, seconds: float = 60.0) -> None:
-    """Let this process send to an address only if who accepts there is this user (or root).
+    """Let this process send to an address only if the process that accepts there is this user's (or root's).
 
-    While a SuperNode restarts its port is free, and another user of the machine could listen there.
+    While a SuperNode restarts, its port is free, and another user of the machine could listen there.
     """
     host, _, port = address.rpartition(":")
     connect = socket.create_connection
@@ -126,8 +128,8 @@ def talk_to_ours(address: str, seconds: float = 60.0) -> None:
         if found in (0, os.getuid()):
             return made
         made.close()
-        who = "nobody accepts" if found is None else f"a process of user {found} listens"
-        raise ConnectionRefusedError(f"{who} at {address}, where this user's SuperNode should")
+        who = "nobody listens" if found is None else f"a process of user {found} listens"
+        raise ConnectionRefusedError(f"{who} at {address}, where this user's SuperNode should listen")
 
     module: Any = socket
     module.create_connection = create_connection
@@ -145,9 +147,9 @@ def _put_gate_before(module: Any, passes: str | None) -> None:
 
 
 class Pace:
-    """`time` for a SuperNode, which only sleeps: the wait for the next message grows from 0.2 s to Flower's own.
+    """`time` for a SuperNode, which uses only its `sleep`: the wait for the next message grows from 0.2 s to Flower's.
 
-    A node that is asked for something in each round answers soon, and an idle one costs the server no more than before.
+    A node that is asked in each round answers promptly, and an idle one costs the server no more than before.
     """
 
     _first, _growth, _wait_for_reply = 0.2, 1.5, 0.1
@@ -165,10 +167,10 @@ class Pace:
 
 
 def known_key(state: Any, headers: Headers) -> bytes | None:
-    """The registered key that signed a request's time, None where there is none.
+    """The registered key that signed a request's timestamp; None if there is none.
 
-    As Flower's own check, which comes after the body, it takes a signature of the time alone: whoever sees one could
-    use it for as long as it is fresh, and TLS lets nobody see it.
+    Like Flower's own check, which comes after the body is read, it accepts a signature of the timestamp alone: whoever
+    sees one could reuse it while it is fresh, but TLS hides it.
     """
     from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_HEADER, TIMESTAMP_TOLERANCE
     from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
@@ -187,16 +189,16 @@ def known_key(state: Any, headers: Headers) -> bytes | None:
         if state.linkstate_factory.state().get_node_id_by_public_key(key) is None:
             return None
         return key if verify_signature(bytes_to_public_key(key), when, signature) else None
-    except (KeyError, ValueError, TypeError):  # a header is missing, or holds something else
+    except (KeyError, ValueError, TypeError):  # a header is missing or malformed
         return None
 
 
 def bound_answers(limit: int) -> None:
-    """Let this SuperNode read no more than so many bytes of all that the server sends for one message."""
+    """Limit the bytes that this SuperNode reads of all answers of the server for one message."""
     from flwr.supernode import fleet_http_connection, start_client_internal
     from flwr.supernode.fleet_http_client import FleetHttpClient
 
-    node: Any = start_client_internal  # what is changed in them is not for others' use
+    node: Any = start_client_internal  # the attributes changed here are private
     connection: Any = fleet_http_connection
     connect, meter = node.http_request_response, Meter(limit)
 
@@ -259,16 +261,16 @@ def pin_app(file: Path) -> None:
     node._verify_fab = is_pinned
     node.FAB_VERIFICATION_ERROR = Error(
         ErrorCode.INVALID_FAB,
-        f"this member agreed to run the app {digest[:12]}, but the server sent another; write it a file with the new "
-        "one with `performative federation invite`.",
+        f"this member agreed to run the app {digest[:12]}, but the server sent another; send it a new invitation, "
+        "written by `performative federation invite`, or with manifests the new app.fab.",
     )
 
 
 def main(name: str, arguments: list[str]) -> object:
-    """Run one of Flower's commands, changed."""
-    if name == "--largest":
-        os.environ[LARGEST], name, *arguments = arguments
-    if name != "flower-superexec":  # who started it looks after the same file
+    """Run one of Flower's commands with the changes."""
+    while name in _OPTIONS:
+        os.environ[_OPTIONS[name]], name, *arguments = arguments
+    if name != "flower-superexec":  # the process that started it shortens the same file
         keep_output_short()
     (script,) = entry_points(group="console_scripts", name=name)
     run = script.load()

@@ -20,6 +20,8 @@ root-certificates = "@SECRETS@/ca.pem"
 END
 start() {
     cp -RL "@APP@" "$FLWR_HOME/app"
+    # Kubernetes mounts a config map with hidden copies of its files; members run only the app that they agreed to.
+    rm -rf "$FLWR_HOME/app"/..?*
     cat > "$FLWR_HOME/run.toml" <<END
 state = "@STATE@/server"
 registry = "@CONFIG@/registry.json"
