@@ -199,13 +199,20 @@ def test_bad_values_of_parts(message, call):
         (r'executor must be "dense", "gather", "sharded", "loop".*got \'fast\'', {"executor": "fast"}),
         (r'dtype must be "float32", "float64" or "bfloat16"; got \'float16\'', {"dtype": "float16"}),
         (r"theta must have shape \(\) to fit this population; got \(2,\)", {"theta": np.zeros(2)}),
-        (r"theta must be finite", {"theta": np.nan}),
+        (r"theta must be finite; got nan\. Pass a model of finite numbers", {"theta": np.nan}),
         (r"stable must have the shape of theta", {"record": pf.Record(stable=np.zeros(2))}),
         (r"callbacks must be called with .*; got 3", {"callbacks": [3]}),
     ],
 )
 def test_bad_options_of_a_run(message, options):
     refused(message, pf.run, PROBLEM, ALGORITHM, rounds=2, **{"theta": 0.0, **options})
+
+
+def test_the_remedy_for_a_model_is_not_that_for_a_table():
+    problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.zeros((2, 2)), 0.5, 1.0))
+    message = r"theta must be finite, but 1 of 2 entries .*index \(1,\)\. Pass a model of finite .*history\.status\)\.$"
+    refused(message, pf.run, problem, ALGORITHM, 2, theta=np.array([0.0, np.nan]))
+    refused(r"Drop or fill them first\.$", pf.populations.Strategic, X * np.nan, Y, 0.5)
 
 
 @few
@@ -309,6 +316,7 @@ FRAME = pd.DataFrame({"bank": ["a", "a", "b", "b"], "income": [1.0, 2.0, 3.0, 4.
         (r"column 'income' must be finite.*index \(0,\)", FRAME.assign(income=[np.inf, 2, 3, 4]), {}),
         (r"client='bank' is missing in 1 of 4 rows", FRAME.assign(bank=["a", None, "b", "b"]), {}),
         (r"strength has no entry for clients \['b'\]", FRAME, {"strength": {"a": 1.0}}),
+        (r"strength must not be negative; got -1. .*pass the other class as `positive`", FRAME, {"strength": -1.0}),
         (r"strength must be a number, one per client \(2 of them: .*got shape \(3,\)", FRAME, {"strength": [1.0] * 3}),
         (r"strength must be numeric; got .*a lot", FRAME, {"strength": "a lot"}),
         (
@@ -323,6 +331,27 @@ FRAME = pd.DataFrame({"bank": ["a", "a", "b", "b"], "income": [1.0, 2.0, 3.0, 4.
 )
 def test_bad_tables(message, frame, options):
     refused(message, pf.Problem.from_frame, frame, **{"client": "bank", "label": "default", **options})
+
+
+@pytest.mark.parametrize(
+    ("said", "call"),
+    [
+        ("from_frame() has no argument 'strenght'. Did you mean 'strength'?",
+         lambda: pf.Problem.from_frame(FRAME, label="default", strenght=1.0)),
+        ("certify() has no argument 'thetaa'. Did you mean 'theta'?", lambda: pf.certify(PROBLEM, thetaa=0.0)),
+        ("stable_point() has no argument 'strt'. Did you mean 'start'?", lambda: pf.stable_point(PROBLEM, strt=0.0)),
+        ("compare() has no argument 'metrc'. Did you mean 'metric'?", lambda: pf.compare({}, metrc="loss")),
+        ("stress() has no argument 'strategics'. Did you mean 'strategic'?",
+         lambda: pf.sklearn.stress(None, X, Y, strategics=["a"])),
+        ("plot() has no argument 'axes'. Did you mean 'ax'?", lambda: pf.History.plot(None, axes=None)),
+        ("audit_logs() has no argument 'group'. Did you mean 'groups'?", lambda: pf.audit.audit_logs("logs", group="g")),
+        ("compare(): missing a required argument: 'histories'", pf.compare),
+    ],
+)  # fmt: skip
+def test_misspelled_keywords(said, call):
+    with pytest.raises(TypeError) as error:
+        call()
+    assert str(error.value) == said
 
 
 def test_a_good_table_is_taken():

@@ -130,3 +130,11 @@ def test_a_bar_in_a_notebook_shows_text_and_not_markup(kernel, monkeypatch):
         update(2, lambda: "a < b")
     assert shown[-1]["text/plain"] == "<b> 2/2 rounds a < b"
     assert "<b>" not in shown[-1]["text/html"] and "a &lt; b" in shown[-1]["text/html"]
+
+
+def test_a_comparison_is_a_card_too(history, problem):
+    other = pf.run(problem, pf.p_fedavg(0.2), rounds=5, theta=0.0, repeats=3)
+    found = pf.compare({"slow": history, "<fast>": other})
+    shown = found._repr_html_()
+    assert "mean of slow" in shown and "&lt;fast&gt;" in shown and "<fast>" not in shown
+    assert str(found.differences[0]) in str(found)

@@ -1,4 +1,4 @@
-"""Test whether one method is better than another, or just luckier."""
+"""Test whether one method is better than another, or the difference is only noise."""
 
 import dataclasses
 import itertools
@@ -10,6 +10,7 @@ import numpy as np
 
 from performative._base.arguments import checked
 from performative._base.checks import nearest
+from performative._base.notebook import card
 from performative.history import History, Measure
 from performative.types import as_numbers
 
@@ -44,6 +45,10 @@ class Difference:
             return f"{self.first} is smaller"
         return "no difference shown"
 
+    def __str__(self) -> str:
+        interval = f"[{self.low:.4g}, {self.high:.4g}]"
+        return f"{self.first} - {self.second} = {self.mean:.4g} {interval}, p = {self.p_value:.2g}: {self.verdict}"
+
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
@@ -62,11 +67,11 @@ class Comparison:
 
     def __str__(self) -> str:
         lines = [f"{self.metric}: " + ", ".join(f"{name} {mean:.4g}" for name, mean in self.means.items())]
-        for d in self.differences:
-            lines.append(
-                f"  {d.first} - {d.second} = {d.mean:.4g} [{d.low:.4g}, {d.high:.4g}], p = {d.p_value:.2g}: {d.verdict}"
-            )
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"  {d}" for d in self.differences)])
+
+    def _repr_html_(self) -> str:
+        means = [(f"mean of {name}", f"{mean:.4g}") for name, mean in self.means.items()]
+        return card(f"Paired comparison of {self.metric}, level {self.level:g}", means, map(str, self.differences))
 
 
 @checked
@@ -99,14 +104,21 @@ def compare(
         raise ValueError(f"compare pairs repeats by seed, so seed and repeats must agree; got (seed, repeats) {draws}.")
     repeats = next(iter(histories.values())).repeats
     if repeats < 2:
-        raise ValueError("compare needs repeats >= 2 to tell a difference from luck.")
+        raise ValueError(f"compare needs repeats >= 2 to tell a difference from noise; got {repeats}.")
     values = {name: _final(name, h, metric) for name, h in histories.items()}
     for run, final in values.items():
         if not np.all(np.isfinite(final)):
-            raise ValueError(f"compare: {run!r} has no finite final {metric!r} in every repeat; exclude it.")
+            raise ValueError(
+                f"compare: the final {metric!r} of {run!r} must be finite in every repeat"
+                f"{_ending(histories[run])}; exclude this run."
+            )
     ends = {name: int(h.rounds[-1]) for name, h in histories.items()}
     if len(set(ends.values())) > 1:
-        raise ValueError(f"compare uses final values, so all runs must end at the same round; got {ends}.")
+        told = ", ".join(f"{name!r} at round {end}{_ending(histories[name])}" for name, end in ends.items())
+        raise ValueError(
+            f"compare uses final values, so all runs must end at the same round; got {told}. Exclude runs that did not "
+            "complete, or run all for as many rounds."
+        )
     pairs = list(itertools.combinations(values, 2))
     if baseline is not None:
         pairs = [(name, baseline) for name in values if name != baseline]
@@ -153,6 +165,15 @@ def flipped(gap: np.ndarray) -> float:
 def is_random(history: History) -> bool:
     """Whether repeats end at different models."""
     return any(np.any(leaf != leaf[:1]) for leaf in map(np.asarray, jax.tree.leaves(history.final)))
+
+
+def _ending(history: History) -> str:
+    """How a run ended, in brackets; empty if it completed."""
+    if history.status == "diverged":
+        at = history.stopped_at[history.stopped_at >= 0]
+        rounds = f"round {at.min()}" if at.min() == at.max() else f"rounds {at.min()} to {at.max()}"
+        return f" (diverged in {len(at)} of {history.repeats} repeats, at {rounds})"
+    return "" if history.status == "completed" else f" ({history.status})"
 
 
 def _final(name: str, history: History, metric: Measure) -> np.ndarray:

@@ -211,6 +211,7 @@ class History:
             trained=_kept("trained", arrays),
         )
 
+    @checked
     def plot(self, quantity: str | None = None, ax: Any = None, label: str | None = None) -> Any:
         """Mean and spread over repeats of one recorded quantity against rounds; returns the axes."""
         from performative.plotting import plot_history

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+from performative._base.arguments import spelt
 from performative._base.checks import check_fields, check_finite
 from performative._base.describe import short, shown
 from performative._base.notebook import card
@@ -126,6 +127,7 @@ class Problem(eqx.Module):
 
     @classmethod
     @old_keywords
+    @spelt
     def from_frame(
         cls,
         frame: Any,
@@ -148,7 +150,7 @@ class Problem(eqx.Module):
             client: column with the client of each row, None for a single client; the weights are the clients' shares of
                 rows
             positive: the class that becomes 1 if labels are not 0 and 1; people change features to lower theta.x, so it
-                is the class they try to avoid (a fitted model's `classes_` are interpreted by it)
+                is the class they try to avoid (a fitted model's `classes_` are interpreted accordingly)
             strategic: columns that people can change in response to the model (names), None for all features
             strength: how far they go, per unit of the model: a number, or {client: number}
             penalty: L2, None for 1 / (number of rows); the intercept is never penalized

@@ -49,38 +49,41 @@ def spelt(function: F) -> F:
 
     @functools.wraps(function)
     def read(*args: Any, **options: Any) -> Any:
-        try:
-            signature.bind(*args, **options)
-        except TypeError as error:
-            known = list(signature.parameters)
-            for name in options:
-                if name not in known:
-                    told = f"{function.__name__}() has no argument {name!r}.{nearest(name, known)}"
-                    raise TypeError(told) from error
-            raise TypeError(f"{function.__name__}(): {error}") from error
+        bind(signature, function.__name__, args, options)
         return function(*args, **options)
 
     return typing.cast(F, read)
 
 
 def checked(function: F) -> F:
-    """Wrap the function to reject arguments that do not match its annotations."""
+    """Wrap the function to reject arguments that do not match its annotations, and misspelled keywords."""
     signature = inspect.signature(function)
     owner = function.__qualname__.removesuffix(".__init__").split(".")[-1]
     wanted = {p.name: p.annotation for p in signature.parameters.values() if p.annotation is not p.empty}
 
     @functools.wraps(function)
     def read(*args: Any, **options: Any) -> Any:
-        try:
-            given = signature.bind(*args, **options)
-        except TypeError:
-            return function(*args, **options)  # raises Python's own error for a missing or unknown argument
+        given = bind(signature, owner, args, options)
         for name, value in given.arguments.items():
             if name in wanted:
                 given.arguments[name] = read_argument(owner, name, value, wanted[name])
         return function(*given.args, **given.kwargs)
 
     return typing.cast(F, read)
+
+
+def bind(
+    signature: inspect.Signature, owner: str, args: tuple[Any, ...], options: dict[str, Any]
+) -> inspect.BoundArguments:
+    """Match arguments to parameters; the error for an unknown keyword names the nearest one."""
+    try:
+        return signature.bind(*args, **options)
+    except TypeError as error:
+        known = [name for name in signature.parameters if name not in ("self", "cls")]
+        for name in options:
+            if name not in known:
+                raise TypeError(f"{owner}() has no argument {name!r}.{nearest(name, known)}") from error
+        raise TypeError(f"{owner}(): {error}") from error
 
 
 def check_fields(record: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from performative._base.arguments import spelt
 from performative._base.checks import check_counts, nearest
 from performative._base.messages import coded
 from performative.audit.collect import Collector
@@ -107,6 +108,7 @@ class Logs:
         }
 
 
+@spelt
 def read_logs(
     source: Any, *, map: Any = None, groups: str | None = None, sample: int = SAMPLE, seed: int = 0, trust: bool = False
 ) -> Logs:
@@ -227,7 +229,7 @@ def logs_of(seen: Summaries, name: str, asks: Collector | None = None, sample: i
     if loss != "squared" and not has_label and not filled:
         notes.append(f"The {loss} loss needs labels, which are left out: nothing that needs a loss is computed.")
     if settings.loss is None:
-        notes.append(f"The loss is assumed to be {loss}; set [model] loss = ... in audit.toml if it is another.")
+        notes.append(f"The loss is assumed to be {loss}; set [model] loss = ... in audit.toml if that is wrong.")
     return Logs(
         folder=Path(name),
         deployments=deployments,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from performative._base.arguments import spelt
 from performative._base.checks import nearest
 from performative.audit import outliers
 from performative.audit.advice import advise
@@ -28,6 +29,7 @@ from performative.report.writing import make
 make.register(AuditReport, interactive_page)  # so that `pf.report.write` accepts one
 
 
+@spelt
 def audit_logs(
     folder: Any, *, map: str | Path | None = None, groups: str | None = None, drift: str = "smooth", seed: int = 0,
     tolerance: float = 0.01, level: float = 0.05, trust: bool = False, cost: float | None = None,
@@ -100,7 +102,7 @@ def report_on(
         logs.blocked,
     )
     if not clients:
-        raise LogError("in every client all columns are constant within deployments: nothing to test.", logs.folder)
+        raise LogError("at every client all columns are constant within deployments: nothing to test.", logs.folder)
     tested = [one for one in clients if one.effect.identified]
     p_value = _overall([one.p_value for one in tested], None if pooled is None else pooled.effect.p_value)
     p_any_drift = _overall(
@@ -127,7 +129,7 @@ def report_on(
 
 
 def _overall(clients: list[float], pooled: float | None) -> float:
-    """The p-value for no effect anywhere: Bonferroni's over clients, with half of the level for the pooled test."""
+    """The p-value for no effect anywhere, Bonferroni-corrected over clients; the pooled test has half of the level."""
     p = min(1.0, len(clients) * min(clients)) if clients else 1.0
     return p if pooled is None else min(1.0, 2 * min(p, pooled))
 
@@ -144,4 +146,4 @@ def untested(logs: Logs, clients: tuple[ClientReport, ...]) -> str:
     if found.method == "withheld":
         return _DECIDED[found.by == "acceptance"] if found.kind == "model" else found.why
     without = [one.name for one in clients if one.effect.identified and "label" not in one.tested]
-    return f"labels are too few at {', '.join(without[:5])}" if without else ""
+    return f"there are too few labels at {', '.join(without[:5])}" if without else ""

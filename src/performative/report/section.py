@@ -35,20 +35,40 @@ class Table:
 
     def terminal(self) -> Any:
         """For rich."""
-        from rich import table
+        from rich import box, table
         from rich.text import Text
 
-        grid = table.Table(show_edge=False, pad_edge=False)
+        grid = table.Table(show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), box=box.SIMPLE_HEAD)
         rows = [[(entry, "") if isinstance(entry, str) else entry for entry in row] for row in self.rows]
         lines = [[f"{t} ({small})" if small and i else t for i, (t, small) in enumerate(row)] for row in rows]
-        for i, name in enumerate(self.head):
-            # A heading is no wider than its cells, and what does not fit is continued, not cut off.
-            widest = max(map(len, [*name.split(), *(line[i] for line in lines)]), default=1)
-            head = textwrap.fill(name, widest, break_on_hyphens=False)
-            grid.add_column(head, justify="right" if i else "left", overflow="fold")
+        for i, head in enumerate(self._headings(lines)):
+            # What does not fit is continued, not cut off.
+            grid.add_column("\n".join(head), justify="right" if i else "left", overflow="fold")
         for line in lines:
             grid.add_row(*map(Text, line))
         return grid
+
+    def text(self) -> str:
+        """Plain text in aligned columns, the first left-justified."""
+        lines = [[cell if isinstance(cell, str) else f"{cell[0]} ({cell[1]})" for cell in row] for row in self.rows]
+        heads = self._headings(lines)
+        depth = max(map(len, heads), default=0)
+        # Headings of fewer lines stand at the bottom.
+        top = [("",) * (depth - len(head)) + head for head in heads]
+        rows = [*map(list, zip(*top, strict=True)), *lines]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        said = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
+        return "\n".join([*said, *self.notes])
+
+    def _headings(self, lines: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+        """Each heading in lines no wider than its cells, or than its longest word."""
+        widest = [
+            max(map(len, [*name.split(), *(line[i] for line in lines)]), default=1) for i, name in enumerate(self.head)
+        ]
+        return [
+            tuple(textwrap.wrap(name, width, break_on_hyphens=False)) or ("",)
+            for name, width in zip(self.head, widest, strict=True)
+        ]
 
 
 @dataclass(frozen=True)

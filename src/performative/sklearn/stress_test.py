@@ -81,11 +81,7 @@ class StressTest:
         return f"StressTest(strengths={self.strengths}, strategic={self.strategic}, {how}; print it for the table)"
 
     def __str__(self) -> str:
-        table = self.rates()
-        cells = [[str(cell) for cell in row] for row in (table.head, *table.rows)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = ["  ".join(map(str.rjust, row, widths)).rstrip() for row in cells]
-        return "\n".join([*lines, "", *self.sentences()])
+        return "\n".join([self.rates().text(), "", *self.sentences()])
 
     def _repr_html_(self) -> str:
         words = "".join(f"<p>{escape(line)}</p>" for line in self.sentences())

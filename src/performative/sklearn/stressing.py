@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Shaped
 
+from performative._base.arguments import spelt
 from performative._base.checks import check_counts, check_finite, check_rule, is_one_of, nearest
 from performative.sklearn.best_response import Search, formula, respond
 from performative.sklearn.judged import Judge, judge_of
@@ -18,6 +19,7 @@ from performative.types import ArrayLike, Unchecked
 _BEATEN = 1e-6
 
 
+@spelt
 def stress(
     estimator: Any,
     X: Any,

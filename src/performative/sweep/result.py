@@ -198,6 +198,7 @@ class Sweep:
 
         return self.scores(pick_quantity(self.histories[0], None))
 
+    @checked
     def plot(self, quantity: str | None = None, kind: str = "lines", ax: Any = None) -> Any:
         """Plot kind="lines": one line per setting against rounds. "heatmap": final values over two swept names."""
         from performative.sweep.pictures import plot_sweep
