@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 MEMBERS, NUMBERS, ROUNDS = 100, 13_000_000, 1000
-# Of the memory that is free, what members may take.
+# The fraction of the free memory that members may use.
 _SHARE = 0.8
 LARGE_APP = '''"""Three members that agree on a vector of {numbers} numbers."""
 
@@ -42,14 +42,14 @@ def federation_load() -> dict[str, Any]:
 
 
 def federation_rounds() -> dict[str, Any]:
-    """Three members, many rounds: what grows. `ratio` is the server's memory at the end to that half way."""
+    """Three members, many rounds: what grows. `ratio` is the server's memory at the end over that halfway."""
     long, seconds = _run_aside(3, ROUNDS)
     first, last = long["looks"][len(long["looks"]) // 2], long["looks"][-2]  # the last is of the end, with the history
     grown = {name: size - first["places"].get(name, 0) for name, size in last["places"].items()}
     rounds = last["round"] - first["round"]
     each = {name: size / rounds for name, size in sorted(grown.items(), key=lambda one: -one[1]) if size}
     told = [
-        f"{long['rounds']} rounds of {long['seconds']:.2f} s; half way and at the end: server {_mb(first['server'])} "
+        f"{long['rounds']} rounds of {long['seconds']:.2f} s; halfway and at the end: server {_mb(first['server'])} "
         f"and {_mb(last['server'])} MB",
         f"members {_mb(first['members'])} and {_mb(last['members'])} MB",
         f"{first['handles']} and {last['handles']} handles",
@@ -71,13 +71,13 @@ def federation_model() -> dict[str, Any]:
 
 
 def federation_members() -> dict[str, Any]:
-    """As many members as this machine holds, by what three of them take."""
+    """As many members as fit into memory, judging by what three of them use."""
     three, before = _run_aside(3, 2)
     each = three["members_bytes"] / 3
     reached = int(min(MEMBERS, _SHARE * _memory() / each))
     many, seconds = _run_aside(reached, 3)
     told = (
-        f"{reached} of {MEMBERS} members, {_mb(many['members_bytes'] / reached)} MB each ({_mb(each)} where there are "
+        f"{reached} of {MEMBERS} members, {_mb(many['members_bytes'] / reached)} MB each ({_mb(each)} if there are "
         f"three): {many['heard']} heard, {many['seconds']:.1f} s a round, {_mb(many['looks'][-1]['server'])} MB at the "
         "server"
     )

@@ -58,7 +58,7 @@ def _ratios(name: str, repeats: int) -> dict:
     ratios = {label: best[label] / best["one model"] for label in best if label not in ("one model", some)}
     ratios[f"a buffer of {k}"] = best[f"a buffer of {k}"] / best[some]
     return {
-        "benchmark": f"w{name}: time, own models, asynchrony on ({name}), {repeats} repeats",
+        "benchmark": f"w{name}: drift, per-client models, asynchrony on ({name}), {repeats} repeats",
         "ours_s": best["one model"],
         "ratio": max(ratios.values()),
         "note": ", ".join(f"{label} {ratio:.2f}" for label, ratio in ratios.items())
@@ -79,7 +79,7 @@ def million_own_models() -> dict:
             seconds[f"{type(sharing).__name__} {label}"] = min(runs[1:]) / rounds
     own = seconds["PerClient all"]
     return {
-        "benchmark": f"wn: {clients:,} clients with models of {d} numbers of their own",
+        "benchmark": f"wn: {clients:,} clients, each with its own model of {d} numbers",
         "ours_s": own,
         "ratio": own / seconds["OneModel all"],
         "client_steps_per_s": clients / own,

@@ -23,14 +23,14 @@ from performative.plotting import plot_partition
 # ## A table
 #
 # Synthetic loan applicants; load yours with `pandas.read_csv`. `pf.data.credit()` and others are real data. All it
-# needs are numeric columns and a label of 0 and 1.
+# needs is numeric columns and a label of 0 and 1.
 
 # %%
 rng = np.random.default_rng(0)
 people = 3000
 table = pd.DataFrame(
     {
-        "utilization": rng.normal(45, 20, people),  # per cent of the credit lines in use
+        "utilization": rng.normal(45, 20, people),  # percent of the credit lines in use
         "open_lines": rng.normal(8, 3, people),
         "income": rng.normal(42, 14, people),
         "late_payments": rng.poisson(1.5, people),
@@ -158,7 +158,7 @@ lines = (
 for label, values, color, dash in lines:
     right.plot(once.rounds, 100 * np.mean(values, axis=0), dash, color=color, label=label)
 right.axhline(100 * settled, color="0.4", linewidth=1, linestyle=":", label="stable point")
-right.set(title="Held-out accuracy", xlabel="round", ylabel="per cent of held-out applicants", ylim=(64, 85))
+right.set(title="Held-out accuracy", xlabel="round", ylabel="percent of held-out applicants", ylim=(64, 85))
 right.legend(frameon=False, loc="lower right")
 figure.savefig("bring_your_own_data.png", dpi=120)
 

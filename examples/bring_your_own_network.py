@@ -152,7 +152,7 @@ left, right = figure.subfigures(1, 2, width_ratios=(1.5, 1))
 ax = left.subplots()
 for (label, share), color in zip(shares.items(), ("#0072B2", "#D55E00", "#009E73", "#CC79A7"), strict=False):
     ax.plot(100 * np.asarray(share), color=color, label=label)
-ax.set(xlabel="round", ylabel="held-out accuracy (per cent)", ylim=(0, 100), xticks=range(0, 21, 5))
+ax.set(xlabel="round", ylabel="held-out accuracy (percent)", ylim=(0, 100), xticks=range(0, 21, 5))
 ax.legend(frameon=False, loc="lower right")
 right.suptitle(f"{len(wrong)} of {len(test)} are misclassified by the cnn")
 for place, ax in enumerate(right.subplots(3, 4).flat):

@@ -64,8 +64,8 @@ class Climbers(pf.populations.AbstractPopulation):
 
 
 # %% [markdown]
-# `draw` and `nodes` are there because the data are a table: batches can then go through it without replacement, and
-# exact points are exact. Without them, `noise` would be a random key, and `sample` would draw the row itself.
+# `draw` and `quadrature` are there because the data are a table: batches can then go through it without replacement,
+# and exact points are exact. Without them, `noise` would be a random key, and `sample` would draw the row itself.
 #
 # ## People and a model
 #

@@ -30,4 +30,4 @@ if __name__ == "__main__":
         env = pf.suite.make("gaussian-federation-v1")
         theta, total = play(pf.suite.gymnasium_env(env), env.start, seed=0)
         gained = env.score(theta) - env.score(env.start)
-        print(f"{env.id}: score {env.score(theta):.3f}; rewards add up to {total:.3f}, which is {gained:.3f} gained")
+        print(f"{env.id}: score {env.score(theta):.3f}; rewards sum to {total:.3f}; the score rose by {gained:.3f}")

@@ -129,7 +129,7 @@ def test_a_sweep_is_tidy_and_prints(runs):
 
 def test_clients_with_other_columns_are_named():
     parts = {"north": pd.DataFrame({"a": [1.0], "y": [0]}), "south": pd.DataFrame({"a": [1.0], "b": [2.0], "y": [1]})}
-    with pytest.raises(ValueError, match="only one of those of 'north' and 'south' has 'b'"):
+    with pytest.raises(ValueError, match="of those of 'north' and 'south', only one has column 'b'"):
         as_pandas(parts, "frame", "bank")
 
 

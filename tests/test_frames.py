@@ -153,7 +153,7 @@ def test_columns_of_unlike_size_that_are_not_scaled():
 
 def test_names_that_collide_are_refused():
     frame = pd.DataFrame({"bank": ["a", "b"] * 4, 0: range(8), "0": range(8, 0, -1), "y": [0, 0, 1, 1] * 2})
-    with pytest.raises(ValueError, match="whose name, '0', another entry of theta has"):
+    with pytest.raises(ValueError, match="a feature named '0', but another entry of theta has this name"):
         pf.Problem.from_frame(frame, client="bank", label="y")
     frame = frame.drop(columns="0").rename(columns={0: "intercept"})
     with pytest.raises(ValueError, match="or pass intercept=False"):

@@ -84,6 +84,8 @@ def test_values_that_left_the_numbers_are_left_out():
 def test_unknown_name_lists_what_is_there():
     with pytest.raises(ValueError, match=r"Did you mean 'distance_to_stable'.*Recorded: distance_to_stable, time"):
         made({"distance_to_stable": DISTANCE, "time": DISTANCE}).plot("distance_to_stabel")
+    with pytest.raises(ValueError, match=r"'foo' was not recorded\. Choose one of: distance_to_stable, time\.$"):
+        made({"distance_to_stable": DISTANCE, "time": DISTANCE}).plot("foo")
 
 
 def test_everything_that_draws_takes_axes():

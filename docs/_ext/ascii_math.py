@@ -41,8 +41,8 @@ class Item:
 def read(formula: str, parameters: frozenset[str] = frozenset(), expectations: bool = False) -> list[Item]:
     """The items of a formula.
 
-    parameters: What a caller gives goes by these names: `a` is no article where it is one of them.
-    expectations: Whether every E is an expectation; otherwise those are that are attached to what they are of.
+    parameters: Names of the parameters: `a` is not an article if it is one of them.
+    expectations: Whether every E is an expectation; otherwise only an E attached to its argument is.
     """
     return Reader(tokens(formula), parameters, expectations).items(None)
 
@@ -164,7 +164,7 @@ class Reader:
         if token.text in _CLOSES:
             empty_looking = token.text == "(" and self.beside("x") and self.beside(")", 1)
             if token.spaced and empty_looking and (last := self.peek(2)) is not None and last.spaced:
-                raise Unreadable("(x) is a product of Kronecker or a group")
+                raise Unreadable("(x) is a Kronecker product or a group")
             return self.with_scripts(self.group(token))
         if token.text == "|":
             return self.bar(token, found)
@@ -237,7 +237,7 @@ class Reader:
         return self.with_scripts(self.letter(name))
 
     def article(self) -> bool:
-        """Whether `a` stands before a word; where it is a parameter too, nobody knows."""
+        """Whether `a` stands before a word; ambiguous if it is also a parameter."""
         after = self.peek()
         if after is None or after.kind != "name" or not is_word(after.text) or after.text in CONNECTIVES | {"mod"}:
             return False
@@ -272,7 +272,7 @@ class Reader:
         return Item(kind, tex, token.spaced, name)
 
     def with_scripts(self, base: str, function: bool = False) -> str:
-        """The base with what hangs on it: subscripts, powers, primes, accents. The prime of `min_x'` is that of x."""
+        """The base with its attachments: subscripts, powers, primes, accents. The prime of `min_x'` is that of x."""
         below, above = re.fullmatch(r"(.*?)(?:_\{(\d+)\})?", base, re.DOTALL).groups(), []  # type: ignore[union-attr]
         base, subscripts = below[0], [below[1]] if below[1] else []
         while (token := self.peek()) is not None and not token.spaced:

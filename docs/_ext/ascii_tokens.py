@@ -67,5 +67,5 @@ def tokens(formula: str) -> list[Token]:
 
 
 def is_word(name: str) -> bool:
-    """Whether a name is set upright: no letter, no Greek one, no function."""
+    """Whether a name is set upright: neither a single letter nor a Greek one."""
     return name.isalpha() and len(name) > 1 and name not in GREEK

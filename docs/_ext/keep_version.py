@@ -30,9 +30,9 @@ _PAGE = """<!doctype html>
 
 
 def keep(site: Path, kept: Path, version: str) -> list[str]:
-    """Copy the site, write the lists anew, and return the versions."""
+    """Copy the site, rewrite the lists, and return the versions."""
     if not (site / "index.html").is_file():
-        raise FileNotFoundError(f"{site} holds no site: build it first, by `make docs`.")
+        raise FileNotFoundError(f"{site} does not contain a site: build it first with `make docs`.")
     shutil.rmtree(kept / version, ignore_errors=True)
     shutil.copytree(site, kept / version, ignore=shutil.ignore_patterns(".doctrees", ".buildinfo"))
     for page in sorted((kept / version).rglob("*.html")):
@@ -49,14 +49,14 @@ def keep(site: Path, kept: Path, version: str) -> list[str]:
 
 
 def _order(version: str) -> tuple[tuple[int, str], ...]:
-    """Numbers by size: 0.10 comes after 0.9."""
+    """Compare version numbers numerically: 0.10 comes after 0.9."""
     return tuple((int(part), "") if part.isdigit() else (-1, part) for part in version.split("."))
 
 
 def main(site: str, kept: str) -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     versions = keep(Path(site), Path(kept), version)
-    print(f"{kept}/{version}: kept beside {len(versions) - 1} others; open {kept}/index.html")
+    print(f"{kept}/{version}: stored next to {len(versions) - 1} other versions; open {kept}/index.html")
 
 
 if __name__ == "__main__":

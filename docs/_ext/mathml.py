@@ -24,7 +24,7 @@ def show_block(translator, node: nodes.math_block) -> None:
 
 
 def to_mathml(tex: str, block: bool = False) -> str:
-    """MathML of a formula, where docutils draws two things so that they are misread.
+    """MathML of a formula, with two corrections of what docutils makes of it.
 
     An accented letter with a subscript would get it below. A bar as an accent lies on its letter, in fonts that are not
     made for mathematics: as an overscript it keeps its distance.

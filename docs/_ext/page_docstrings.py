@@ -17,7 +17,7 @@ _NAMELESS = re.compile(r"<[^<>]* at 0x[0-9a-f]+>|<factory>")
 
 
 def as_rst(docstring: str, parameters: frozenset[str] = frozenset()) -> str:
-    """The docstring; `parameters` are the names that it may speak of."""
+    """The docstring as reStructuredText; `parameters` are names that it may mention."""
     written, in_section = [], False
     for paragraph in re.split(r"\n(?: *\n)+", docstring.strip("\n")):
         lines = paragraph.split("\n")
@@ -33,7 +33,7 @@ def as_rst(docstring: str, parameters: frozenset[str] = frozenset()) -> str:
 
 
 def parameters(thing: Any) -> frozenset[str]:
-    """What a thing is called with, by name."""
+    """The names of the parameters of a callable."""
     try:
         return frozenset(inspect.signature(thing).parameters)
     except (TypeError, ValueError):  # no function, or one without a signature

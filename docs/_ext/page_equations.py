@@ -19,9 +19,9 @@ _CITATION = re.compile(r"\((?=[^()]*(?:\b(?:19|20)\d\d\b|\bEq\. ))[^()`*|_]*\)")
 
 
 def typeset(block: str, parameters: frozenset[str] = frozenset()) -> str | None:
-    """A block as reStructuredText; None where some of it cannot be read with certainty, or is no equation.
+    """A block as reStructuredText; None if some of it cannot be read with certainty, or is not an equation.
 
-    parameters: Names of what the documented function is called with.
+    parameters: Names of the parameters of the documented function.
     """
     lines = _lines(block)
     if any(_goes_on(*pair) for pair in itertools.pairwise(lines)):

@@ -36,7 +36,7 @@ DATA = {
     "profl/table2_adult": "adult", "profl/table2_credit": "credit", "pcsgd/fig2_credit": "credit",
 }  # fmt: skip
 MOST_POINTS, MOST_BYTES = 50, 50_000
-# Whether quick runs may be made now: not where pages are built without executing them.
+# Whether quick runs may be made: not if pages are built without executing them.
 RUNS = True
 
 
@@ -63,7 +63,7 @@ def gallery() -> str:
 
 
 def _run(wanted: list[str]) -> None:
-    """Quick runs, in a process of their own; what was done with the same code is not done again."""
+    """Quick runs, in a separate process; results of the same code are reused."""
     if not wanted:
         return
     settings = {key: value for key, value in os.environ.items() if key != "JAX_DISABLE_MOST_OPTIMIZATIONS"}
@@ -109,7 +109,7 @@ def _shown(name: str, folder: Path) -> list[str]:
 
 
 def _figure(name: str, folder: Path) -> str:
-    """The picture, drawn anew from the data with few points and letters that stay letters."""
+    """The picture, redrawn from the data with few points and with text that stays text."""
     from matplotlib import rc_context
 
     from performative.papers import store

@@ -1,7 +1,7 @@
 """Checks a built site without a network: `python site_check.py FOLDER`.
 
-Every link to a page, an anchor or a file of the site leads somewhere; links to elsewhere are well formed; every picture
-has a description; pages load nothing from other hosts.
+Every link to a page, an anchor or a file of the site resolves; external links are well formed; every picture has a
+description; pages load nothing from other hosts.
 """
 
 import os
@@ -42,19 +42,19 @@ def check(site: Path) -> list[str]:
     """What is wrong, in sentences."""
     site = site.resolve()
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
-    wrong = [] if pages else [f"{site} holds no page"]
+    wrong = [] if pages else [f"{site} contains no page"]
     for path, page in pages.items():
         name = path.relative_to(site).as_posix()
         wrong += [f"{name}: the picture {source} has no description (alt)" for source in page.undescribed]
         for link in dict.fromkeys([*page.links, *page.loaded]):
             if reason := _fault(link, path, pages):
                 wrong.append(f"{name}: {link}: {reason}")
-        wrong += [f"{name}: {link} would be loaded from elsewhere" for link in page.loaded if urlsplit(link).netloc]
+        wrong += [f"{name}: {link} would be loaded from another host" for link in page.loaded if urlsplit(link).netloc]
     return wrong
 
 
 def _fault(link: str, path: Path, pages: dict[Path, Page]) -> str | None:
-    """Why a link leads nowhere."""
+    """Why a link does not resolve; None if it does."""
     try:
         parts = urlsplit(link)
     except ValueError as error:
@@ -63,7 +63,7 @@ def _fault(link: str, path: Path, pages: dict[Path, Page]) -> str | None:
         return None
     if parts.scheme or parts.netloc:
         known = parts.scheme in _ELSEWHERE and (parts.scheme == "mailto" or _HOST.fullmatch(parts.netloc))
-        return None if known and " " not in link else "no address of the web"
+        return None if known and " " not in link else "not a web address"
     target = Path(os.path.normpath(path.parent / unquote(parts.path))) if parts.path else path
     target = target / "index.html" if target not in pages and target.is_dir() else target
     if target not in pages and not target.is_file():
@@ -74,12 +74,12 @@ def _fault(link: str, path: Path, pages: dict[Path, Page]) -> str | None:
 
 
 def main(folder: str) -> None:
-    """Exit with what is wrong, or say what was looked at."""
+    """Exit with what is wrong, or say what was checked."""
     wrong = check(Path(folder))
     if wrong:
         sys.exit("\n".join([*wrong, f"{len(wrong)} faults in {folder}"]))
     pages = list(Path(folder).rglob("*.html"))
-    print(f"{folder}: {len(pages)} pages; all links within lead somewhere, all pictures are described")
+    print(f"{folder}: {len(pages)} pages; all internal links resolve, all pictures have a description")
 
 
 if __name__ == "__main__":

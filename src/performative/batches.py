@@ -268,8 +268,8 @@ class Poisson(AbstractBatch[None]):
         picked, full, mask = jnp.where(mask, picked, 0)[:-1], mask[-1], mask[:-1]
         if capacity <= self.n_max:
             return picked, mask
-        # More than n_max were drawn: any n_max of them, which are any n_max rows. Rare, so computed only when it
-        # happens.
+        # More than n_max were drawn. A random n_max of them are a random n_max of all rows, so draw these. Rare, so
+        # computed only when it happens.
         place = jnp.arange(self.n_max, dtype=jnp.int32) % jnp.maximum(rows, 1)
         instead = shuffled_positions(key_cut, place, rows, needed=full)
         return jnp.where(full, instead, picked), mask

@@ -63,7 +63,7 @@ class Explore(AbstractPart):
         if self.rounds is not None:
             check_counts(**{"Explore: rounds": self.rounds})
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**32:
-            raise ValueError(f"Explore: seed must be a whole number of 32 bits, >= 0; got {self.seed!r}.")
+            raise ValueError(f"Explore: seed must be a whole number from 0 to 2**32 - 1; got {self.seed!r}.")
 
     def next(self, deployed: Theta, theta: Theta, round: Int[Array, ""]) -> Theta:
         """The deployed model of this round."""

@@ -54,7 +54,7 @@ class PoissonSampling(Law):
     """Each unit joins independently with probability `rate`. One unit is added or removed: a change of one clip.
 
     With `rows` and `most`, at most `most` of them are kept, drawn at random; `rows` counts the larger of the two
-    neighbors. A unit can then displace another, which the library bounds by a change of two clips each way.
+    neighbors. A unit can then displace another, which dp-accounting bounds by a change of two clips each way.
     """
 
     rate: Unchecked[float]
@@ -89,8 +89,8 @@ class WithoutReplacement(Law):
 
         delta(e) = H_e(q P + (1-q) Q || Q)  for e >= 0,      H_e(P || (1-q) P + q Q)  for e < 0
 
-    Zhu, Dong and Wang 2022. Tighter than the library's own event, which lets the two records differ
-    by four clips; the first line alone (Poisson at half the multiplier) is attained, see `epsilon_bounds`.
+    Zhu, Dong and Wang 2022. Tighter than dp-accounting's own event, which lets the two records
+    differ by four clips; the first line alone (Poisson at half the multiplier) is attained, see `epsilon_bounds`.
     """
 
     n: Unchecked[int]

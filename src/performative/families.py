@@ -223,4 +223,4 @@ class Proportions(AbstractFamily):
         return jnp.where(member, 1 / jnp.maximum(f, least), 0)
 
     def displace(self, batch: Batch, slope: PyTree) -> Array:
-        raise ValueError('Proportions has no pathwise form: shares move who is sampled. Use term="score".')
+        raise ValueError('Proportions has no pathwise form: shares change who is sampled. Use term="score".')

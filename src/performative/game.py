@@ -37,8 +37,8 @@ class Game(eqx.Module):
         problems: one problem with all clients, or a list with one per player: with the same loss, domain and kind of
             population
         players: the player 0, 1, ... of each client of the one problem; None makes every client a player
-        play: "simultaneous": all move in every round; "alternating": `movers` players in turn; "random": as many, drawn
-            in each round (asynchronous play). The models of the others stay deployed
+        play: "simultaneous": all move in every round; "alternating": `movers` players in turn; "random": that many,
+            drawn in each round (asynchronous play). The models of the others stay deployed
         movers: number of players that move in a round of alternating or random play
         start: initial models of the players, theta with a leading axis of players; None if all start from the `theta`
             of the run
@@ -85,7 +85,9 @@ class Game(eqx.Module):
             raise ValueError(f'Game: play must be "simultaneous", "alternating" or "random"; got {self.play!r}.')
         check_counts(movers=self.movers)
         if self.movers > self.count:
-            raise ValueError(f"Game: movers={self.movers} of {self.count} players cannot move at a time.")
+            raise ValueError(
+                f"Game: movers={self.movers} of {self.count} players cannot move at a time; use {self.count} or fewer."
+            )
         self._check_start()
         if np.any(self.totals <= 0):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Losses l(theta; z) of ONE sample. Functions and small modules, never lambdas: a fresh lambda is recompiled."""
+"""Losses l(theta; z) of ONE sample. Functions and small modules, never lambdas: each new lambda is compiled again."""
 
 import functools
 import operator

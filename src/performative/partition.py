@@ -24,7 +24,7 @@ NO_LABEL = -(2**31)
 
 @checked
 def iid(rows: int, clients: int, seed: int = 0) -> Parts:
-    """Distribute rows at random, equally many per client (one more for some if it does not divide evenly)."""
+    """Distribute rows at random, equally many per client (one more for some if they do not divide evenly)."""
     _check_sizes("iid", rows, clients)
     order = np.random.default_rng(seed).permutation(rows)
     return [np.sort(part) for part in np.array_split(order, clients)]

@@ -206,7 +206,9 @@ class Sum(AbstractPath):
         several = isinstance(self.paths, tuple) and bool(self.paths)
         wrong = [path for path in self.paths if not isinstance(path, AbstractPath)] if several else self.paths
         if not several or wrong:
-            raise ValueError(f"Sum: paths must be paths such as (pf.paths.Linear(0.1), ...); got {wrong!r}.")
+            raise ValueError(
+                f"Sum: paths must be a tuple of paths, such as (pf.paths.Linear(0.1), ...); got {wrong!r}."
+            )
         _ = count_clients(self)
 
     def value(self, time: ArrayLike) -> Array:

@@ -25,7 +25,7 @@ LABELS = {
     "distance_to_optimal": "distance to the optimal point",
     "performative_risk": "performative risk",
     "decoupled_risk": "decoupled risk",
-    "risk_spread": "spread of the risk between clients",
+    "risk_spread": "spread of the risk across clients",
     "consensus": "consensus error",
     "time": "simulated time",
     "uploads": "uploads",
@@ -188,9 +188,9 @@ def pick_quantity(history: Recorded, quantity: str | None) -> str:
         if quantity is None:
             raise ValueError(f"quantity: none of {', '.join(_FIRST_CHOICE)} was recorded; choose from {sorted(there)}.")
     if quantity not in there:
-        raise ValueError(
-            f"quantity={quantity!r} was not recorded.{nearest(quantity, there)} Recorded: {', '.join(sorted(there))}."
-        )
+        hint, recorded = nearest(quantity, there), ", ".join(sorted(there))
+        told = "" if recorded in hint else f" Recorded: {recorded}."
+        raise ValueError(f"quantity={quantity!r} was not recorded.{hint}{told}")
     return quantity
 
 

@@ -113,7 +113,7 @@ class Table(AbstractSchedule):
         if np.ndim(self.values) != 1 or np.shape(self.values) == (0,):
             raise ValueError(f"Table: values must be a list of step sizes; got {self.values}.")
         if is_concrete(self.values) and np.any(np.asarray(self.values) < 0):
-            raise ValueError(f"Table: steps must not be negative; got {self.values}.")
+            raise ValueError(f"Table: values must not be negative; got {self.values}.")
 
     def __call__(self, t: Int[Array, ""] | int) -> Float[Array, ""]:
         return jnp.take(jnp.asarray(self.values), jnp.asarray(t) // self.steps, mode="clip")

@@ -155,7 +155,7 @@ def test_tables_as_people_have_them():
     frame.loc[1, "default"] = None
     made = prepared(frame, client="bank")
     told = " ".join(made.notes)
-    for part in ("'row' counts the rows", "'same' is constant", "'empty' is empty", "24 missing entries",
+    for part in ("'row' numbers the rows", "'same' is constant", "'empty' is empty", "24 missing entries",
                  "1 of 240 rows", "'debt' was clipped at"):  # fmt: skip
         assert part in told, part
     assert made.features == ["debt", "usage", "age", "member"] and made.positive == "Yes"
@@ -357,4 +357,4 @@ def test_groups_that_fare_alike_and_a_single_person():
         "lost": 1.0, "lost_error": None, "excess": None, "excess_error": None, "further": None,
         "risks": [1.0, None, None], "rates": [[0.0, 0.0, 0.9], None], "expected": [1.0, 0.1, 0.9],
     })  # fmt: skip
-    assert "(-100.0 points, of one person)" in WORDS.say(one) and SHORT.say(one) == "Nothing significant"
+    assert "(-100.0 points, based on one person)" in WORDS.say(one) and SHORT.say(one) == "Nothing significant"

@@ -184,7 +184,7 @@ def line(name: str, world: World, cells: dict[str, Cell]) -> str:
 
 
 if __name__ == "__main__":
-    print(f"{'95 % intervals: held (refused)':40s}" + "".join(f"{design:>16s}" for design in DESIGNS))
+    print(f"{'95 % intervals: coverage (declined)':40s}" + "".join(f"{design:>16s}" for design in DESIGNS))
     for name in sys.argv[2:] or WORLDS:
         print(
             line(name, WORLDS[name], coverage(WORLDS[name], int(sys.argv[1]) if len(sys.argv) > 1 else RUNS)),

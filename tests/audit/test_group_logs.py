@@ -90,7 +90,7 @@ def test_no_rule_and_no_decision(tmp_path):
     assert not report.burden and report.bears is None
     assert any("No linear model with a threshold" in w for w in report.warnings)
     logs = read_logs(bank(tmp_path, rows.drop(columns="accepted")))
-    assert any("Nothing says who was accepted" in note for note in logs.notes)
+    assert any("It is unknown who was accepted" in note for note in logs.notes)
     assert groups_of_logs(logs).after[0].acceptance.trials == 0
     logs = read_logs(bank(tmp_path, rows.drop(columns=["accepted", "group"])))
     assert logs.groups is None

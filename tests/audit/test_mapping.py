@@ -119,7 +119,7 @@ def test_categories_become_shares_and_flags_numbers(tmp_path):
     ):
         read_logs(tmp_path / "loans.parquet")
     (tmp_path / "audit.toml").write_text(TOML.replace('[categories]\ncolumns = ["job"]', "") + FILES)
-    with pytest.raises(LogError, match=r"column 'job': must be numeric; .*1200 rows not a number, such as .*ignore"):
+    with pytest.raises(LogError, match=r"column 'job': must be numeric; .*1200 rows are not numbers, such as .*ignore"):
         read_logs(tmp_path / "loans.parquet")
 
 

@@ -102,7 +102,7 @@ def test_of_several_points_the_nearest_that_attracts_as_stable_point_has_it(star
     c = certify(problem, theta=start)
     assert c.stable == pf.stable_point(problem, start=start) == nearest and c.reached == reached
     assert pf.repeated_risk_minimization(problem, start, 40)[-1] == pytest.approx(reached)
-    assert "the attracting one nearest to the start of several" in words(c) and "so the start decides" in c.verdict
+    assert "(of several, the attracting one nearest to the start)" in words(c) and "so the start decides" in c.verdict
     ends = "there" if nearest == reached else f"at {reached:g}"
     assert f"Exact retraining from the start ends {ends}." in words(c)
 

@@ -189,6 +189,6 @@ def line(name: str, world: World, runs: int = RUNS) -> str:
 
 
 if __name__ == "__main__":
-    print(f"{'':38s}{'promised':>10s}{'came':>10s}{'held %':>8s}{'power %':>10s}{'seen %':>8s}")
+    print(f"{'':38s}{'planned':>10s}{'achieved':>10s}{'cover %':>8s}{'power %':>10s}{'found %':>8s}")
     for name, world in WORLDS.items():
         print(line(name, world, int(sys.argv[1]) if len(sys.argv) > 1 else RUNS), flush=True)

@@ -107,9 +107,9 @@ def test_a_sound_site_passes(tmp_path):
         ('<a href="gone.html">x</a>', "gone.html: no such file"),
         ('<a href="b/page.html#gone">x</a>', "no such anchor"),
         ('<a href="http//typo">x</a>', "no such file"),
-        ('<a href="https://typo">x</a>', "no address of the web"),
+        ('<a href="https://typo">x</a>', "not a web address"),
         ('<img src="x.svg">', "has no description"),
-        ('<script src="https://cdn.org/x.js"></script>', "loaded from elsewhere"),
+        ('<script src="https://cdn.org/x.js"></script>', "loaded from another host"),
     ],
 )
 def test_a_fault_of_a_site_is_named(tmp_path, text, told):

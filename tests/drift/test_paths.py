@@ -110,9 +110,9 @@ def test_all_repeats_see_one_walk():
         (lambda: Jump([1.0, 2.0], [1.0, 2.0, 3.0]), "when has 2, size has 3"),
         (lambda: RandomWalk(-1.0), "RandomWalk: scale is a standard deviation and must be >= 0; got -1.0"),
         (lambda: RandomWalk(1.0, seed=1.5), "RandomWalk: seed must be a whole number; got 1.5"),
-        (lambda: Sum(()), r"Sum: paths must be paths such as .*; got \(\)"),
-        (lambda: Sum(3), "Sum: paths must be paths such as .*; got 3"),
-        (lambda: Linear(1.0) + 2, r"Sum: paths must be paths such as .*; got \[2\]"),
+        (lambda: Sum(()), r"Sum: paths must be a tuple of paths, such as .*; got \(\)"),
+        (lambda: Sum(3), "Sum: paths must be a tuple of paths, such as .*; got 3"),
+        (lambda: Linear(1.0) + 2, r"Sum: paths must be a tuple of paths, such as .*; got \[2\]"),
         (lambda: Sum((Linear([1.0, 2.0]), Linear([1.0, 2.0, 3.0]))), "one row per client"),
     ],
 )

@@ -106,7 +106,7 @@ def test_labels_reach_plots_and_reports(whole):
     assert whole.plot("square").get_ylabel() == "squared model [EUR]"
     assert label_of("square", whole) == "squared model [EUR]"
     found = groups(recorded(whole), whole)
-    assert "moved" in found["Running totals"] and "square" in found["Other levels"]
+    assert "moved" in found["Running totals"] and "square" in found["Other quantities"]
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ def test_what_reads_a_history_leaves_them_out(seldom, tmp_path):
     again = pf.History.load(seldom.save(tmp_path / "history.nc"))
     np.testing.assert_array_equal(again["server_step"], seldom["server_step"])
     found = recorded(seldom)
-    assert "server_step" in groups(found)["Other levels"] and "samples" in groups(found)["Running totals"]
+    assert "server_step" in groups(found)["Other quantities"] and "samples" in groups(found)["Running totals"]
     pf.report.write(seldom, tmp_path / "page.html")
     assert "consensus" in summarize(seldom)["final"]
 

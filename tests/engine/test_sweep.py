@@ -124,8 +124,45 @@ def test_compare_refuses_what_diverged():
     with pytest.warns(UserWarning, match="run-diverged"):
         settled, lost = (pf.run(PROBLEM, pf.p_fedavg(rate=rate), **options) for rate in (0.1, 50.0))
     assert lost.status == "diverged"
-    with pytest.raises(ValueError, match=r"end at the same round|no finite final"):
+    fate = rf"\(diverged in 4 of 4 repeats, at rounds? {lost.stopped_at.min()}.*\)"
+    with pytest.raises(ValueError, match=fate):
         pf.compare({"settled": settled, "lost": lost})
+
+
+def ended(rounds, stopped_at=(-1, -1), **meta):
+    """A history made by hand that ends at this round."""
+    values, none = np.array([[2.0, 1.0], [2.0, 1.5]]), np.zeros(0, int)
+    return pf.History(
+        theta=values, rounds=np.array([0, rounds]), records={"distance_to_stable": values}, risk_rounds=none, risks={},
+        weights=np.ones(1), participation=None, stopped_at=np.asarray(stopped_at), meta={"seed": 0, **meta},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (ended(7, (-1, 7)), r"'lost' at round 7 \(diverged in 1 of 2 repeats, at round 7\)\. Exclude"),
+        (ended(9, (3, 7)), r"'lost' at round 9 \(diverged in 2 of 2 repeats, at rounds 3 to 7\)"),
+        (ended(9, stopped_by="Threshold"), r"'lost' at round 9 \(stopped\)"),
+        (ended(9), r"'settled' at round 10, 'lost' at round 9\. "),
+    ],
+)
+def test_compare_says_why_a_run_ended_elsewhere(other, told):
+    with pytest.raises(ValueError, match=rf"end at the same round; got .*{told}"):
+        pf.compare({"settled": ended(10), "lost": other})
+
+
+def test_compare_says_which_run_is_not_finite():
+    lost = ended(10, (4, -1))
+    lost.records["distance_to_stable"] = np.full((2, 2), np.inf)
+    with pytest.raises(ValueError, match=r"'lost' must be finite.*\(diverged in 1 of 2 repeats, at round 4\); exclude"):
+        pf.compare({"settled": ended(10), "lost": lost})
+
+
+def test_compare_needs_repeats():
+    one = pf.run(PROBLEM, pf.p_fedavg(rate=0.1), rounds=2, theta=0.0, record=pf.Record(risks=False))
+    with pytest.raises(ValueError, match=r"repeats >= 2 .*; got 1\."):
+        pf.compare({"a": one, "b": one})
 
 
 @pytest.mark.slow

@@ -117,7 +117,7 @@ def judge(call: str, scope: dict, parameter: str | None = None, then=None, late=
 def _refusal(call: str, parameter: str | None, error: Exception, late) -> str | Failure:
     said, where = str(error), place(error)
     # A value of the user's own, repeated after "got", or an error of a function of the user's own, may hold anything.
-    ours = re.split(r"; got |it says: |It says: ", said)[0]
+    ours = re.split(r"; got |it raised: |It raised: ", said)[0]
     if not raised_by_us(error):
         return Failure(call, f"foreign {type(error).__name__} at {where}", said[:300])
     if FOREIGN.search(ours):

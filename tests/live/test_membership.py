@@ -203,7 +203,7 @@ def test_a_member_is_brought_up_to_date_and_agrees_to_a_new_app(app):
     (app / "app.py").write_text("raise SystemExit('run')\n")
     assert server.changed_for(app) == ["north"]
     changed = invited(app)
-    with pytest.raises(ValueError, match=f"agree with --accept {changed.app_hash[:12]}"):
+    with pytest.raises(ValueError, match=f"accept it with --accept {changed.app_hash[:12]}"):
         host.take(changed, folder, None)
     with pytest.raises(ValueError, match="--accept"):
         host.take(changed, folder, "35bfeb7b231d")

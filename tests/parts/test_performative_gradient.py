@@ -262,7 +262,7 @@ def test_slips_are_named(make, words):
 
 def test_the_estimator_must_fit_the_population():
     problem, theta, *_ = groups()
-    with pytest.raises(ValueError, match=r"the model moves who is sampled.*term=\"score\""):
+    with pytest.raises(ValueError, match=r"the model changes who is sampled.*term=\"score\""):
         pf.run(problem, pf.p_fedavg(0.1, estimator=pf.estimators.Performative(9, term="pathwise")), 1, theta=theta)
 
     class Unknown(pf.populations.AbstractPopulation):

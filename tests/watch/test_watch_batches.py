@@ -1,5 +1,10 @@
 """Faulty, late, doubled and strange batches: named, counted, and never a reason to stop."""
 
+import itertools
+import math
+from fractions import Fraction
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -7,7 +12,8 @@ import pytest
 from batches_to_watch import batches, feed
 
 import performative as pf
-from performative.watch import tally
+from performative.watch import Watch, tally
+from performative.watch.monitor import share_at_joining
 from performative.watch.words import WORDS
 
 THETA = {"theta": {"x": 1.0}}
@@ -137,6 +143,84 @@ def test_many_clients_share_the_evidence():
     feed(named, 12, clients=3)
     assert named.share("c0") == 0.25
     assert named.update({"income": [1.0], "client": ["z"]}, theta={"income": 0.0}).status == "quarantined"
+
+
+def named_rows(names):
+    rows = {"x": [1.0] * max(len(names), 1)}
+    return rows | {"client": list(names)} if names else rows
+
+
+@pytest.mark.parametrize("named", [None, ["a", "b", "c", "d", "all"]])
+@pytest.mark.parametrize("looks", ["a", "ab ab c", "a b c d", "ab - c abd", "- - -", "ba d - - c a"])
+def test_the_evidence_is_a_sum_with_constant_weights(looks, named, monkeypatch):
+    """In fractions; "-" is a look whose rows name no client."""
+    watch, weights = pf.watch(drift="none", clients=named), {}
+    exact = [Fraction(k * k + 1, 7 * k + 3) for k in range(5)]
+    monkeypatch.setattr(Watch, "client_evidence", lambda self, name: math.log(exact[list(self.series).index(name)]))
+    for t, names in enumerate(looks.split()):
+        rows = named_rows(names.strip("-"))
+        assert watch.update(rows, theta={"x": float(t)}, time=t, id=f"b{t}").status == "look"
+        first = {name for name, one in watch.series.items() if one.first["at"] == 1}
+        now = {name: share_at_joining(k, first, named) for k, name in enumerate(watch.series)}
+        assert weights.items() <= now.items() and sum(now.values()) <= 1
+        weights = now
+        assert {name: watch.share(name) for name in now} == {name: float(w) for name, w in now.items()}
+        combined = 1 + sum(w * (e - 1) for w, e in zip(now.values(), exact, strict=False))
+        assert math.exp(watch.log_evidence()) == pytest.approx(float(combined), rel=1e-12)
+
+
+@pytest.mark.parametrize("first", [{"all"}, {"a"}, {"a", "b", "all"}])
+def test_shares_of_however_many_clients_sum_to_at_most_one(first):
+    shares = [share_at_joining(place, first, None) for place in range(1000)]
+    assert sum(shares) <= 1 and all(share >= 0 for share in shares)
+    assert float(shares[-1]) > 0 or first == {"all"}
+
+
+def test_nobody_gains_by_choosing_who_joins_and_when_to_stop():
+    """The evidence of each client doubles or vanishes at each of its looks, with equal chances. Whoever looks at it,
+    chooses after every look whose rows come next, and stops at the best moment, expects exactly 1."""
+    moves = [names for size in (1, 2) for names in itertools.combinations(("all", "a", "b"), size)]
+
+    @cache
+    def best(joined, evidence, first, left):
+        shares = [share_at_joining(place, first, None) for place in range(len(joined))]
+        now = 1 + sum(w * (e - 1) for w, e in zip(shares, evidence, strict=True))
+        if not left:
+            return now
+        values = []
+        for names in moves:
+            known, total = [name for name in names if name in joined], Fraction(0)
+            new = tuple(name for name in names if name not in joined)
+            for coins in itertools.product((0, 2), repeat=len(known)):
+                factor = dict(zip(known, coins, strict=True))
+                later = tuple(e * factor.get(name, 1) for name, e in zip(joined, evidence, strict=True))
+                after = best(joined + new, later + (1,) * len(new), first or frozenset(names), left - 1)
+                total += after / 2 ** len(known)
+            values.append(total)
+        return max(now, *values)
+
+    assert best((), (), frozenset(), 4) == 1
+
+
+def test_clients_that_are_named_too_late_are_refused():
+    """The rows before named none and had the whole capital: to share it now would raise evidence below 1."""
+    watch = pf.watch(drift="any")
+    feed(watch, 12, seed=3)
+    before = watch.log_evidence()
+    late = watch.update({"income": [1.0, 2.0], "client": ["a", "b"]}, theta={"income": 0.0}, time=99)
+    assert late.status == "quarantined" and "named no client" in late.reason and "start a new state" in late.reason
+    assert watch.tally.quarantined == {"clients named late": 1}
+    assert watch.log_evidence() == before and watch.share("all") == 1.0
+    assert watch.update({"income": [1.0, 2.0]}, theta={"income": 0.0}, time=99).status == "look"
+    parts = {"x": [1.0, 2.0], "client": ["all", "b"], "deployment": ["d0", "d1"], "theta_x": [0.0, 1.0]}
+    assert pf.watch(drift="none").update(parts).status == "quarantined"
+
+
+def test_rows_without_a_client_may_follow_named_ones():
+    watch = pf.watch(drift="none")
+    watch.update({"x": [1.0, 2.0], "client": ["a", "b"]}, theta={"x": 0.0}, time=0)
+    assert watch.update({"x": [1.0, 2.0]}, theta={"x": 1.0}, time=1).status == "look"
+    assert [watch.share(name) for name in watch.series] == [0.45, 0.45, 0.05]
 
 
 def test_a_client_may_be_absent():

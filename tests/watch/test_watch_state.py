@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from batches_to_watch import as_csv, batches, feed
 
@@ -52,6 +53,20 @@ def test_a_damaged_file_is_refused(tmp_path):
     path.write_bytes(content)
     with pytest.raises(Damaged, match="altered or damaged"):
         Watch.load(path)
+
+
+def test_a_state_whose_shares_have_changed_is_refused(tmp_path, monkeypatch):
+    """An earlier version let clients join rows that name none; a state of such rows alone goes on."""
+    watch = pf.watch(drift="none")
+    feed(watch, 3)
+    watch.save(tmp_path / "state")
+    assert Watch.load(tmp_path / "state").share("all") == 1.0
+    monkeypatch.setattr(Watch, "_check_size", lambda *_: None)
+    monkeypatch.setattr(Watch, "share", lambda *_: 0.05)
+    watch.update({"income": [1.0], "client": ["a"]}, theta={"income": 0.0}, time=9)
+    watch.save(tmp_path / "state")
+    with pytest.raises(Damaged, match=r"the first batches named no client and later ones did.*Start a new state"):
+        Watch.load(tmp_path / "state")
 
 
 def write_batches(folder, looks=LOOKS, **options):
@@ -124,7 +139,7 @@ def test_names_older_than_the_memory_are_not_read_again(tmp_path):
 
 
 def test_models_may_stand_beside_the_rows(tmp_path):
-    """deployments.csv as an audit has it, and one file of rows."""
+    """deployments.csv or .parquet as an audit has it, and one file of rows."""
     (tmp_path / "deployments.csv").write_text("deployment,time,theta_x\na,1,0.5\nb,2,0.7\n")
     (tmp_path / "rows.csv").write_text("deployment,x\na,1\na,2\nb,3\nb,4\n")
     watch = run_through(tmp_path / "rows.csv", tmp_path / "state")
@@ -133,6 +148,11 @@ def test_models_may_stand_beside_the_rows(tmp_path):
     follower = Follower(pf.watch(drift="none"), tmp_path / "rows.csv")
     follower.pass_over(once=True)
     assert "'c' is not in deployments.csv" in follower.watch.tally.recent[-1]["message"]
+    pd.read_csv(tmp_path / "deployments.csv").to_parquet(tmp_path / "deployments.parquet")
+    (tmp_path / "deployments.csv").unlink()
+    follower = Follower(pf.watch(drift="none"), tmp_path / "rows.csv")
+    follower.pass_over(once=True)
+    assert "'c' is not in deployments.parquet" in follower.watch.tally.recent[-1]["message"]
 
 
 @pytest.mark.slow

@@ -27,6 +27,11 @@ __all__ = [
 ]
 
 
+# Parameters that are models, and what to do about one that is not finite; entries of tables are dropped or filled.
+_MODELS = ("theta", "start", "stable", "optimal")
+_REMEDY = "Pass a model of finite numbers; that of a run which diverged has none (see history.status)."
+
+
 def check_finite(owner: str, **arrays: ArrayLike) -> None:
     """Reject NaN and infinity, naming the parameter and the first bad entry."""
     for name, array in arrays.items():
@@ -38,11 +43,12 @@ def check_finite(owner: str, **arrays: ArrayLike) -> None:
             raise ValueError(f"{owner}: {name} must be numeric; got {got}.")
         bad = np.argwhere(~np.isfinite(values))
         if len(bad) and values.ndim == 0:
-            raise ValueError(f"{owner}: {name} must be finite; got {values}.")
+            raise ValueError(f"{owner}: {name} must be finite; got {values}.{f' {_REMEDY}' if name in _MODELS else ''}")
         if len(bad):
             raise ValueError(
                 f"{owner}: {name} must be finite, but {len(bad)} of {values.size} entries are NaN or infinite, "
-                f"the first at index {tuple(int(i) for i in bad[0])}. Drop or fill them first."
+                f"the first at index {tuple(int(i) for i in bad[0])}. "
+                + (_REMEDY if name in _MODELS else "Drop or fill them first.")
             )
 
 

@@ -1,15 +1,15 @@
-"""One line of a checkup: what was looked at, what was seen, what to do about it."""
+"""One line of a checkup: what was checked, what was found, what to do about it."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """One thing that was checked.
 
     Attributes:
-        name: what was looked at
-        found: what was seen
+        name: what was checked
+        found: what was found
         remedy: what to do, "" if nothing is wrong
     """
 

@@ -51,7 +51,7 @@ def clip_factor(tree: PyTree, clip: Array) -> tuple[Array, Array, Array]:
 
 
 def room_on_grid(clip: Array, step: Array | None, like: PyTree) -> Array:
-    """The clip to use so a vector that is then rounded to the grid is still no longer than `clip`."""
+    """The clip to use, such that a vector rounded to the grid afterwards is still no longer than `clip`."""
     if step is None:
         return clip
     return jnp.maximum(clip - step * math.sqrt(size_of(like)) / 2, 0) * (1 - 1e-6)

@@ -108,8 +108,8 @@ warning rows-selected-by-model: All rows of the logs belong to people who were a
 warning features-missing-by-model: Rows with an empty feature are dropped, and who they are changes from deployment to
   deployment.
   > Fill in the feature, or exclude it from the audit with `ignore` in audit.toml.
-warning outliers-hide-effect: No reaction was found, but a few extreme rows make a column several times wider than the
-  rest, so a reaction could not have been detected.
+warning outliers-hide-effect: No reaction was found, but a few extreme rows inflate a column's standard deviation
+  several times over, so a reaction could not have been detected.
   > Check these rows, and clip the column under [clip] in audit.toml, or log it on a robust scale.
 # Points and retraining
 warning repelling-point: `stable_point`: none of the points found attracts retraining.
@@ -129,7 +129,8 @@ refusal no-social-point: `social_point`: no minimizer of the players' total risk
 warning risk-falls-far-out: `optimal_point`: from some starts the performative risk keeps falling far out, so the point
   is a local minimum and there may be no global one.
   > Give the problem a domain that limits the possible models.
-refusal world-never-rests: Points of a population whose state does not converge while one model stays deployed.
+refusal world-never-rests: A point was requested for a population whose state does not converge while one model stays
+  deployed.
   > Override `settle` if the limit is known, or follow the state with `repeated_risk_minimization` or `pf.run`.
   `Sluggish` needs a speed above 0.
 refusal not-affine: `pf.moments` and related functions: a part is not linear in the model, or does not define the
@@ -137,14 +138,15 @@ refusal not-affine: `pf.moments` and related functions: a part is not linear in 
   > Use `pf.run` with many repeats, or linear parts: `Minibatch`, `Plain`, `Mean`, no domain.
 refusal target-moves: A point, certificate or plan was requested for a problem whose data drift on their own.
   > Specify the time: `pf.stable_point(problem, time=t)`, or use `problem.at(t)`, the problem frozen at time t.
-refusal settle-is-no-limit: Points of a population whose `settle` returns a state that `deploy` still changes.
+refusal settle-is-no-limit: A point was requested for a population whose `settle` returns a state that `deploy` still
+  changes.
   > Make `deploy(settle(scene), scene)` equal to `settle(scene)`, or omit `settle`: the limit is then found by iterating
   `deploy`.
-refusal world-keeps-its-start: Points of a population whose state converges to a limit set by the first model, not by
-  the deployed one.
+refusal world-keeps-its-start: A point was requested for a population whose state converges to a limit set by the first
+  model, not by the deployed one.
   > Follow it from its first model with `repeated_risk_minimization` or `pf.run`.
 warning sampled-point: `stable_point`, `optimal_point`, `repeated_...`: the point is based on a finite number of draws,
-  and its standard error is above 1e-3.
+  and its standard error exceeds 1e-3 (1 + the largest coordinate of the point).
   > Use more draws with `samples=`, or give the population an exact `quadrature`; `report=True` returns the error.
 warning lower-elsewhere: `optimal_point`: the point is a local minimum, and a search far from it found a lower risk.
   > Omit `starts`, pass the better model as a start, or give a domain that limits the possible models.
@@ -210,7 +212,7 @@ warning too-few-images: `pf.cases.images`: a class has fewer images than request
 refusal model-of-other-columns: A fitted model used as the start has columns that the problem lacks, or a different
   number of them.
   > Fit the model on the columns of the frame that `from_frame` reads.
-refusal model-of-other-classes: A fitted model used as the start has other classes than the problem, so its scores may
+refusal model-of-other-classes: A fitted model used as the start has classes other than the problem's, so its scores may
   have the opposite sign.
   > Fit the model to the column that `from_frame` reads as its label, and set `positive=` to the class that is 1.
 refusal model-not-linear: A model used as the start does not score linearly in the problem's features, or has not been
@@ -219,11 +221,12 @@ refusal model-not-linear: A model used as the start does not score linearly in t
 warning model-without-names: A model used as the start was fitted on an array, so its column order cannot be checked
   against the frame's.
   > Fit the model on a DataFrame; its columns are then compared by name.
-warning outliers-set-the-scale: `from_frame`: the most extreme people make a column's standard deviation at least three
-  times that of the others, so scaling by it makes all others look alike and hides their reaction.
+warning outliers-set-the-scale: `from_frame`: a few extreme people inflate a column's standard deviation: it is over
+  three times what it is with the outer percentiles clipped, or over ten times what the quartiles imply. Scaling by it
+  makes all others look alike and hides their reaction.
   > Use `standardize="robust"`, or clip the column at its quantiles first.
-warning columns-not-scaled: `from_frame(standardize=False)`: columns have values above 100, or differ in scale by a
-  factor of 100.
+warning columns-not-scaled: `from_frame(standardize=False)`: the values of a column are above 100 (root mean square), or
+  columns differ in scale by a factor of 100.
   > Keep `standardize=True`, or scale the columns first: no single learning rate suits them all.
 refusal padding-without-count: A table contains padding rows that no `count` excludes: they would be trained on as if
   they were people.
@@ -238,9 +241,9 @@ warning function-made-anew: The same lines created a loss function repeatedly, w
 warning not-enough-memory: According to its trace, a run needs more memory than the device has left, even with one
   client at a time.
   > Keep tables on disk or in bytes (`pf.tables`), use smaller batches or fewer repeats, or more devices.
-refusal far-too-large: The data and memory of a run, or the table of a synthetic case, far exceed the memory that is
-  left.
-  > Request fewer repeats, clients or rows, or keep tables on disk (`pf.tables`).
+refusal far-too-large: The data and memory of a run, its records, or the table of a synthetic case are far too large for
+  this machine's memory.
+  > Request fewer repeats, clients or rows, record less, or keep tables on disk (`pf.tables`).
 warning batch-exceeds-table: `Fixed(n)` draws more rows per step, with replacement, than any client has.
   > Use `pf.batches.Whole()` for every row once, or a smaller n.
 warning run-diverged: A repeat became non-finite or exceeded the limit; `history.stopped_at` says when.

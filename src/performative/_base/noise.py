@@ -2,7 +2,7 @@
 
 The noise of one release is one row of `size` numbers with standard deviation 1. If the row contains integers, they
 count grid steps, `GRID` of them per standard deviation: the protected value is then rounded to the same grid and the
-sum is one of integers, so no bit of what a client sends reveals the two summands.
+sum is one of integers, so no bit of what a client sends reveals either summand.
 """
 
 import jax

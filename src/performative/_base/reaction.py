@@ -57,8 +57,8 @@ class Window(eqx.Module):
     """The last H distinct deployed models and the f-hat under each: a ring buffer with the client's own count.
 
     A model that stays deployed has one entry, the mean of its f-hat: neither a round of local steps under one model nor
-    repeated steps at the edge of the domain evict what other models have taught. An empty slot yields zero columns in
-    both differences, which is exact for the pseudo-inverse: pinv([A 0]) = [pinv(A); 0].
+    repeated steps at the edge of the domain evict what was observed under other models. An empty slot yields zero
+    columns in both differences, which is exact for the pseudo-inverse: pinv([A 0]) = [pinv(A); 0].
     """
 
     models: Float[Array, "H d"]
@@ -119,7 +119,7 @@ class Experience(eqx.Module):
         w_t = max(4 / (t + 3), pace),      mean <- mean + w_t (row_t - mean),      likewise for the moments
 
     Row t is the model deployed at the client's t-th step, the f-hat under it, and s, how the risk depends on f. With
-    pace = 0 row s has a weight proportional to s^3: the first steps, taken far away, are soon forgotten, while the
+    pace = 0 row s has a weight of order s^3: the first steps, taken far away, are soon forgotten, while the
     effective number of rows grows throughout the run. A model is independent of the noise in the f-hat under it, so
     least squares over rows is consistent.
     """

@@ -25,7 +25,7 @@ from performative._base.describe import differences
 from performative._base.files import Damaged, digest_of, only_one, write_whole
 from performative.types import Unchecked
 
-# Names of our own: nothing else in the folder is ever removed or read.
+# The files of a checkpoint: nothing else in the folder is ever removed or read.
 _NUMBER = r"(\d{6}|[1-9]\d{6,})"  # as f"{number:06d}" writes it
 _ARRAYS = re.compile(rf"(state|records)-{_NUMBER}(-{_NUMBER})?\.npz")
 _UNFINISHED = re.compile(rf"\.(state\.json|ledger\.json|{_ARRAYS.pattern})\.part")

@@ -74,7 +74,7 @@ class Ahead(eqx.Module):
 def run_chunk(
     fixed: RunInputs, span: ChunkSpec, state: State, watch: RecordConfig, capacity: int
 ) -> tuple[State, "RecordBuffer"]:
-    """Run `span.count` records on from `state`, at most `capacity`. The buffers of `state` are donated.
+    """Continue from `state` for `span.count` records, at most `capacity`. The buffers of `state` are donated.
 
     State and keys have a leading axis of repeats; in a sweep the state has an axis of settings before it. The loop is
     outside the maps over these axes: it counts rounds for all of them at once.
@@ -103,7 +103,7 @@ def run_chunk(
     def totals(setup: Setup, after: State, report: Report) -> dict[str, Total]:
         return totals_of(setup, view_of(setup, after, report))
 
-    # Traced once, for its shapes, and used again in the loop: a round is most of a program.
+    # Traced once, for its shapes, and used again in the loop: a round makes up most of a program.
     recorded = jax.jit(lambda state, ahead: once(state, row, ahead), inline=True)
 
     def advance(i: Array, state: State, ahead: Ahead) -> tuple[State, dict[str, Any]]:

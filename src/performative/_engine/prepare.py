@@ -66,7 +66,7 @@ def read_theta(problem: Problem, theta: Any, dtype: DTypeLike, name: str = "thet
     if is_fitted_model(theta):
         if problem.columns is None:
             raise ValueError(
-                f"{name}: a fitted model can only start a problem made by Problem.from_frame; pass an array."
+                f"{name} may be a fitted model only for a problem made by Problem.from_frame; pass an array."
             )
         theta = problem.columns.start(theta)
     if shape is not None and isinstance(theta, (list, tuple)):
@@ -152,7 +152,7 @@ def _misfit(error: Exception, problem: Problem, z: PyTree) -> str:
     else:
         part, own = problem.loss, f"{loss} cannot be evaluated for such a model and a sample of shape {z}."
     ours = getattr(part, "__module__", type(part).__module__).startswith("performative.")
-    return own if ours else f"{own} It says: {(str(error) or repr(error)).splitlines()[0]}"
+    return own if ours else f"{own} It raised: {(str(error) or repr(error)).splitlines()[0]}"
 
 
 def place_start(problem: Problem, start: Theta, given: bool) -> Theta:
@@ -207,7 +207,7 @@ def check_schedule(rate: Schedule) -> None:
         shape = jax.eval_shape(lambda t: jnp.asarray(rate(t)), jnp.asarray(0)).shape
     except Exception as error:
         raise ValueError(
-            f"rate must be a function of t, the count of local steps 0, 1, ..., that returns one number; it says: "
+            f"rate must be a function of t, the count of local steps 0, 1, ..., that returns one number; it raised: "
             f"{error}"
         ) from error
     if shape != ():

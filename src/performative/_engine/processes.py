@@ -56,7 +56,7 @@ def save_once(
     if not several(mesh) or jax.process_index() == 0:
         folder.save(state, chunks, notes)
     else:
-        for leaf in jax.tree.leaves(state):  # the writer can read what lies here only if all processes fetch
+        for leaf in jax.tree.leaves(state):  # the writer can read what is stored here only if all processes fetch
             np.asarray(leaf)
     if several(mesh):
         multihost_utils.sync_global_devices("checkpoint")

@@ -26,7 +26,7 @@ def settling_rate(problem: Problem, algorithm: Algorithm, point: Theta, rate: fl
     """The rate, up to `rate`, below which plain local steps converge in expectation near `point`.
 
         theta - eta (A_i theta + B_i deployed),   A_i, B_i: the derivatives of client i's gradient by theta, by deployed
-        R(eta) = sum_i p_i R_i(eta),   R_i what tau_i such steps make of theta;   rho(R(eta)) < 1
+        R(eta) = sum_i p_i R_i(eta),   R_i: tau_i such steps as a map of theta;   rho(R(eta)) < 1
 
     0 if no rate does, as when data follow the model faster than it learns; None if that cannot be determined: personal
     models, other estimators, aggregators or channels, work that varies between rounds, or too many parameters. Batches

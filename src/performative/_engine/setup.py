@@ -100,7 +100,7 @@ def prepare(problem: Problem, algorithm: Algorithm, clock: Clock, record: Record
             )
         if part.needs_exploration and algorithm.deploy.explore is None:
             raise ValueError(
-                f"estimator={type(part).__name__} learns from models that are deployed beside the global one; pass "
+                f"estimator={type(part).__name__} learns from models deployed alongside the global one; pass "
                 "deploy=pf.Explore(radius)."
             )
     if algorithm.deploy.lag and not sharing.is_one:

@@ -109,7 +109,7 @@ def map_rows(
     """`map_in_blocks` over rows, which a mesh distributes over its devices; `at_once` then applies to each device.
 
     If a device has all that its rows read, nothing travels while they compute. For rows of a cohort that read tables of
-    all clients (`TableRow`), the compiler fetches samples from where they lie.
+    all clients (`TableRow`), the compiler fetches samples from wherever they are stored.
     """
     if mesh is None:
         return map_in_blocks(function, in_axes, at_once, axis_size)
@@ -162,7 +162,7 @@ def fill_up(cohort: Cohort, drawn: Draws | None, clients: int, mesh: Mesh) -> tu
 
 
 def lay_out(state: State, clients: int, mesh: Mesh | None, lead: int = 0) -> State:
-    """Inside a program: constrain what lies where. `lead` axes of settings and repeats come first."""
+    """Inside a program: constrain what is stored where. `lead` axes of settings and repeats come first."""
     if mesh is None:
         return state
     axes = _axes(state, clients, mesh, lead)
@@ -173,7 +173,7 @@ def _axes(state: State, clients: int, mesh: Mesh, lead: int) -> Any:
     """The axis along which each array of a state is distributed, -1 for none.
 
     The server's memory of each client is distributed if N is a multiple of the number of devices. Another of its arrays
-    may happen to have N rows: that only changes where it lies.
+    may happen to have N rows: that only changes where it is stored.
     """
 
     def axis(path: tuple[Any, ...], leaf: PyTree) -> int:

@@ -29,9 +29,10 @@ class ConfidenceBounds(AbstractAggregator[Bounds]):
     DPR(theta, theta_g) is the loss of theta_g on the data induced by theta, the deployed model, averaged over clients:
     one deployment is informative about all models. slope = L_z eps: the Lipschitz constant of the loss in z (on a
     bounded domain) times the sensitivity of the data. If it is valid, the best model is never ruled out, and if the
-    search stays at one model, that is the best listed one up to 2 error. `history["bound_gap"]` is how much the best of
-    them can improve on the smallest upper bound, before the round. Jagadeesan, Zrnic and Mendler-Duenner 2022. It needs
-    the estimator `ModelRisks`, and deploy="round": the global model must be the one that people saw.
+    search stays at one model, that is the best listed one up to 2 error. `history["bound_gap"]` is by how much the
+    best listed model can be below the smallest upper bound, before the round. Jagadeesan, Zrnic and
+    Mendler-Duenner 2022. It needs the estimator `ModelRisks`, and deploy="round": the global model must be the one that
+    people saw.
 
     Args:
         models: theta_1 .. theta_G, [G, ...]
@@ -90,5 +91,5 @@ class ConfidenceBounds(AbstractAggregator[Bounds]):
         room = jnp.asarray(self.slope, risks.dtype) * jnp.linalg.norm(apart, axis=1).astype(risks.dtype)
         room = jnp.where(
             total > 0, room + jnp.asarray(self.error, risks.dtype), jnp.inf
-        )  # nobody there: no information
+        )  # no client took part: no information
         return Bounds(jnp.maximum(memory.lower, risks - room), jnp.minimum(memory.upper, risks + room))

@@ -35,7 +35,8 @@ class Extrapolate(AbstractWrapper[PyTree]):
 
     Near a point where heterogeneous clients balance, eta_g is large and the model jumps around it. The paper therefore
     returns the mean of the last two models. That is not a move (the next round starts from the last model): see
-    `mean_of_last_two`. Jhunjhunwala et al. 2023. Differs from the slides: they print one client's update there.
+    `mean_of_last_two`. Jhunjhunwala et al. 2023. Differs from Joshi's slides, which print one
+    client's update in the denominator.
     """
 
     references = ("jhunjhunwala2023fedexp",)

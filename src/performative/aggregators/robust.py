@@ -185,8 +185,8 @@ class Krum(AbstractAggregator[None]):
             )
         if self.multi > rows - self.byzantine:
             raise ValueError(
-                f"Krum(byzantine={self.byzantine}, multi={self.multi}) would have to use malicious ones among {rows} "
-                f"clients per round; use multi <= {rows - self.byzantine}."
+                f"Krum(byzantine={self.byzantine}, multi={self.multi}) averages more updates than there are honest "
+                f"clients among {rows} per round; use multi <= {rows - self.byzantine}."
             )
 
 

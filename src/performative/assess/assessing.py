@@ -15,7 +15,7 @@ from performative.types import ArrayLike, Unchecked
 
 # The true strength is unknown: multiples of the given one.
 RANGE = (0.25, 0.5, 1.0, 2.0, 4.0)
-# A share of refusals that differs by more than this from the one that was asked for is said.
+# A share of refusals that differs from the requested one by more than this is reported in a note.
 _TIED = 0.005
 
 
@@ -24,15 +24,15 @@ _TIED = 0.005
 def assess(
     people: Any,
     *,
-    label: str,
+    label: Hashable,
     positive: Hashable = None,
-    client: str | None = None,
-    strategic: Unchecked[Sequence[str] | None] = None,
+    client: Hashable = None,
+    strategic: Unchecked[Sequence[Hashable] | None] = None,
     strength: ArrayLike | Mapping[Hashable, float] = 1.0,
-    group: str | None = None,
+    group: Hashable = None,
     who: str = "everyone",
     share: float | None = None,
-    ignore: Unchecked[Sequence[str]] = (),
+    ignore: Unchecked[Sequence[Hashable]] = (),
     scale: str = "auto",
     penalty: float | None = None,
     rows: int = 5000,
@@ -48,11 +48,11 @@ def assess(
         label: column with two classes. yes, true and 1 mean 1; otherwise `positive` names the class that is 1, the one
             that people try to avoid
         client: column with the client each row belongs to (a bank), None for one client
-        strategic: columns that people can change, None for all numeric ones
+        strategic: columns that people can change, None for all numeric ones but those of 0 and 1
         strength: how far they move per unit of the score's slope: one number or {client: number}. It is unknown, so
             everything is computed from a quarter of it to four times as much
         group: column with a group, for rates by group; it is then not used as a feature
-        who: "everyone" responds, or only people of class 1 ("positive"), who have the most to hide
+        who: "everyone" responds, or only people of class 1 ("positive"), who have the most to gain
         share: fraction of people who are refused, None for the share of label 1; each model refuses this fraction on
             the data it was trained on
         ignore: columns to leave out
@@ -60,7 +60,7 @@ def assess(
             as extreme, 3 interquartile ranges beyond the quartiles; "standard" never does; "robust" scales all by
             median and quartiles
         penalty: L2, None for 1 / (number of rows)
-        rows: most rows to use; larger tables are subsampled at random with `seed`
+        rows: maximum number of rows to use; larger tables are subsampled at random with `seed`
 
     A single table cannot show *whether* people respond: that requires logs of several deployments (`pf.audit`). The
     result is what follows if they do, for a linear model with the logistic loss, measured on the people it is trained
@@ -108,7 +108,7 @@ def assess(
 def coarse(share: float, refused: float) -> str:
     return (
         f"Many people have the same score, so not {100 * share:.1f} % but {100 * refused:.1f} % are refused: "
-        "the nearest share that a limit on scores can give."
+        "the nearest share that a threshold on the score can give."
     )
 
 

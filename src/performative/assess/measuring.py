@@ -67,6 +67,7 @@ class Scenario(Plain):
         settles: whether retraining settles, by the certificate; None if unknown
         verdict, code: of the certificate, in words and as the code of its finding
         factor: factor by which one retraining shrinks an error near the stable point, None if unknown
+        small_steps: whether small gradient steps converge there, by the certificate; None if unknown
         reached: exact retrainings from the static model to cover 99 % of the distance to the stable point; None if that
             takes more than 20, or it does not settle
         lost: drop in the share of label 1 that the static model catches, expected minus deployed, with standard error
@@ -119,9 +120,10 @@ def flat(problem: Problem, tables: Any) -> np.ndarray:
 
 
 def cut(scores: Float[np.ndarray, " n"], share: float) -> float:
-    """The limit above which this share is refused, or the nearest one: people with the same score share a decision."""
+    """The score above which this share is refused, or the nearest possible share: tied scores get one decision."""
     limit = float(np.quantile(scores, 1.0 - share))
-    digits = 12 - int(np.ceil(np.log10(np.abs(scores).max() + 1e-300)))  # sums of the same terms may differ in the last
+    # Sums of the same terms may differ in the last digits.
+    digits = 12 - int(np.ceil(np.log10(np.abs(scores).max() + 1e-300)))
     levels, counts = np.unique(np.round(scores, digits), return_counts=True)
     if len(levels) == 1:
         return limit

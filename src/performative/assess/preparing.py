@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from performative._base.checks import nearest
+from performative.assess.columns import CATEGORIES, is_flag, is_identifier, stray_entry
+from performative.assess.separated import NOTES
+from performative.tables.any_table import check_flat
 from performative.tables.frames import YES
 
 # Labels with a known meaning, besides YES; for others, `positive` must say which is 1.
 _NO = ("0", "0.0", "no", "n", "false", "f")
-# Most distinct values of a categorical column.
-_WORDS = 20
 # Quantiles at which a column is clipped if a few people set its scale.
 _TAILS = (0.01, 0.99)
 # Tukey's outer fences (Exploratory Data Analysis, 1977): quartiles and this many interquartile ranges.
@@ -49,11 +50,11 @@ class Prepared:
 def prepare(
     frame: Any,
     *,
-    label: str,
+    label: Hashable,
     positive: Hashable,
-    client: str | None,
+    client: Hashable,
     strategic: Sequence[Hashable] | None,
-    group: str | None,
+    group: Hashable,
     ignore: Sequence[Hashable],
     rows: int,
     scale: str,
@@ -62,6 +63,8 @@ def prepare(
     """Check each column, and convert it to numbers."""
     frame = frame.rename(columns=str)
     # Columns may be named by numbers; here all names are text.
+    label = str(label)
+    client, group = (None if name is None else str(name) for name in (client, group))
     wanted = None if strategic is None else [str(name) for name in strategic]
     ignored = [str(name) for name in ignore]
     twice = frame.columns[frame.columns.duplicated()].unique().tolist()
@@ -75,10 +78,9 @@ def prepare(
     for role, name in (("client", client), ("group", group)):
         if name is not None and name == label:
             raise ValueError(f"{role}={name!r} is the label; choose another column.")
-    notes: list[str] = []
-    numbered = [name for name in frame.columns if name not in {n for _, n in asked} and _counts_rows(frame[name])]
-    notes += [f"Column {name!r} counts the rows and was left out." for name in numbered]
-    frame = _labeled(frame.drop(columns=numbered), label, notes)
+    notes: list[str] = list(frame.attrs.get(NOTES, ()))
+    unlabeled = int(frame[label].isna().sum())
+    frame = _labeled(_without_names(frame, {name for _, name in asked}, notes), label, notes)
     for role, name in (("client", client), ("group", group)):
         if name is not None and (empty := int(frame[name].isna().sum())):
             raise ValueError(f"{role}={name!r} is missing in {empty} of {len(frame)} rows; fill or drop them first.")
@@ -86,9 +88,9 @@ def prepare(
         notes.append(f"{rows:,} of {len(frame):,} rows were drawn at random (use --rows for more).")
         frame = frame.sample(rows, random_state=seed).sort_index()
     frame = frame.reset_index(drop=True)
-    if group is not None and (found := frame[group].nunique()) > max(_WORDS, len(frame) // 10):
+    if group is not None and (found := frame[group].nunique()) > max(CATEGORIES, len(frame) // 10):
         raise ValueError(f"group={group!r} has {found} values in {len(frame)} rows; choose a column with few groups.")
-    answers, one = read_label(frame[label], label, positive)
+    answers, one = read_label(frame[label], label, positive, unlabeled)
     roles = {label, client, group} - {None}
     taken = [name for name in frame.columns if name not in roles and name not in ignored]
     made, numeric = _features(frame[taken], notes)
@@ -96,31 +98,43 @@ def prepare(
         raise ValueError("no feature is left: all columns have another role, are ignored, or are constant.")
     if group is not None:
         notes.append(f"{group!r} is the group, and not used as a feature.")
+    flags = [name for name in numeric if is_flag(frame[name])]
+    free = [name for name in numeric if name not in flags]
     if wanted is None:
-        notes.append(f"People are assumed to be able to change all {len(numeric)} numeric columns (see --strategic).")
+        told = "".join(f", but not {', '.join(map(repr, flags))} (0 or 1)" for _ in flags[:1])
+        notes.append(
+            f"People are assumed to be able to change all {len(free)} numeric columns{told} (see --strategic)."
+        )
     others: dict[str | None, str] = {name: "ignored" for name in ignored}
     others |= {group: "the group", client: "the client", label: "the label"}
     _check_strategic(wanted, made, numeric, others)
-    movable = tuple(numeric if wanted is None else dict.fromkeys(wanted))
+    movable = tuple(free if wanted is None else dict.fromkeys(wanted))
     if not movable:
-        raise ValueError("strategic: there is no numeric column that people could change.")
+        told = f" other than {', '.join(map(repr, flags))} (0 or 1); name those that they can" if flags else ""
+        raise ValueError(f"strategic: there is no numeric column that people could change{told}.")
     if scale == "auto":
         _cut(made, numeric, notes)
     import pandas as pd
 
     table = pd.DataFrame(made)
     who = ALONE if client is None else frame[client].astype(str)
-    place = client or _free("client", table.columns)
     target = label if label not in table.columns else _free("label", table.columns)
+    place = _free("client" if client is None else client, [*table.columns, target])
     table = table.assign(**{target: answers, place: who})
     groups = None if group is None else frame[group].astype(str).to_numpy()
     return Prepared(table, target, place, movable, groups, one, tuple(notes))
 
 
-def read_label(column: Any, label: str, positive: Hashable) -> tuple[np.ndarray, Any]:
-    """Labels as 0 and 1, and the value that means 1: yes, true and 1, or else `positive`."""
+def read_label(column: Any, label: str, positive: Hashable, unlabeled: int = 0) -> tuple[np.ndarray, Any]:
+    """Labels as 0 and 1, and the value that means 1: yes, true and 1, or else `positive`. `unlabeled`: number of rows
+    without a label, which were left out."""
     found = column.unique().tolist()
     if len(found) < 2:
+        if unlabeled:
+            raise ValueError(
+                f"label={label!r} is {found[0]!r} in every row that has one, and missing in {unlabeled}, so there is "
+                "nothing to learn. Words such as None and NA in a file are read as missing; write another one."
+            )
         raise ValueError(f"label={label!r} is {found[0]!r} in every row, so there is nothing to learn; add other rows.")
     if len(found) > 2:
         raise ValueError(
@@ -138,11 +152,37 @@ def read_label(column: Any, label: str, positive: Hashable) -> tuple[np.ndarray,
             )
         one = yes[0]
     else:
-        same = [value for value in found if value == positive or str(value) == str(positive)]
+        same = [value for value in found if _is_same(value, positive)]
         if not same:
             raise ValueError(f"positive={positive!r} is not a value of label={label!r}, which contains {found}.")
         one = same[0]
     return (column == one).to_numpy(np.int64), one
+
+
+def _is_same(value: Any, asked: Any) -> bool:
+    """Whether a label is the one asked for, which may be text: 2 and 2.0 are."""
+    if value == asked or str(value) == str(asked):
+        return True
+    try:
+        return not isinstance(value, (bool, str)) and float(value) == float(asked)
+    except (TypeError, ValueError):
+        return False
+
+
+def _without_names(frame: Any, asked: set[Any], notes: list[str]) -> Any:
+    """Leave out row numbers and identifiers, unless they have a role."""
+    out = []
+    for name in frame.columns:
+        if name in asked:
+            continue
+        check_flat(frame[name])
+        if _counts_rows(frame[name]):
+            out.append(name)
+            notes.append(f"Column {name!r} numbers the rows and was left out.")
+        elif is_identifier(frame[name]):
+            out.append(name)
+            notes.append(f"Column {name!r} has another value in every row, like an identifier, and was left out.")
+    return frame.drop(columns=out)
 
 
 def _counts_rows(column: Any) -> bool:
@@ -176,7 +216,11 @@ def _features(frame: Any, notes: list[str]) -> tuple[dict[str, np.ndarray], list
             made[name] = _filled(name, column.to_numpy(np.float64, na_value=np.nan), notes)
             numeric.append(name)
         else:
-            made |= _coded(name, column, notes)
+            for key, values in _coded(name, column, notes).items():
+                free = _free(key, {*frame.columns, *made})
+                if free != key:
+                    notes.append(f"The 0/1 column {key!r} is called {free!r}, as there is another of this name.")
+                made[free] = values
     return made, numeric
 
 
@@ -198,12 +242,25 @@ def _coded(name: str, column: Any, notes: list[str]) -> dict[str, np.ndarray]:
     """Categories as 0/1 columns, without the most common one, which is the reference."""
     if getattr(column.dtype, "kind", "O") in "mM":
         raise ValueError(f"column {name!r} contains dates; convert it to numbers (an age in days), or ignore it.")
+    stray = stray_entry(column.dropna())
+    if stray is not None and stray[1]:
+        raise ValueError(
+            f"column {name!r} holds numbers, but also {stray[0]!r}, which is none. Write plain numbers (12 for 12 %, "
+            "1.5 for 1,5), leave missing ones empty, or ignore the column (--ignore)."
+        )
     words = column.astype(object).where(column.notna(), "(empty)").astype(str)
     counts = words.value_counts()
-    if len(counts) > _WORDS:
+    if len(counts) > CATEGORIES:
         raise ValueError(
             f"column {name!r} has {len(counts)} distinct values, such as {counts.index[0]!r}; categorical columns may "
-            f"have at most {_WORDS}. Convert it to numbers, or ignore it (--ignore)."
+            f"have at most {CATEGORIES}. "
+            + ("Convert it to numbers" if stray is None else f"It holds numbers, but also {stray[0]!r}: correct those")
+            + ", or ignore it (--ignore)."
+        )
+    if stray is not None:
+        notes.append(
+            f"Column {name!r} holds numbers, but also {stray[0]!r}, so it is taken for categories; if it is a number, "
+            "correct those."
         )
     common = str(counts.index[0])
     notes.append(f"Column {name!r}: {len(counts)} categories, encoded as 0/1 columns relative to {common!r}.")

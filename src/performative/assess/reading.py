@@ -1,16 +1,26 @@
 """Read a table of people from a frame, a CSV or Parquet file, or a database."""
 
+import csv
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from performative.assess.separated import read_separated
+from performative.tables.any_table import ordinary
+
+_SHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 _FILES = (".csv", ".csv.gz", ".tsv", ".parquet")
 
 
 def read_people(source: Any) -> tuple[Any, str]:
     """Return a pandas frame and a name for it. Databases are specified as in the audit: FILE#TABLE, or a URL."""
+    frame, name = _read(source)
+    return ordinary(frame, name), name
+
+
+def _read(source: Any) -> tuple[Any, str]:
     if hasattr(source, "columns") and hasattr(source, "groupby"):
         return source.reset_index(drop=True), "the table"
     if hasattr(source, "to_pandas"):
@@ -28,6 +38,7 @@ def read_people(source: Any) -> tuple[Any, str]:
         if not path.is_file():
             raise ValueError(f"{path}: there is no such file.")
         return _read_file(path), path.name
+    _check_place(text)
     return _from_engine(text), path.name
 
 
@@ -40,21 +51,12 @@ def _read_file(path: Path) -> Any:
         except (OSError, ValueError) as error:
             raise ValueError(f"{path.name}: not a Parquet file ({str(error).splitlines()[0]}).") from error
     try:
-        head = pd.read_csv(path, encoding="utf-8-sig", nrows=0, sep="\t" if path.suffix.lower() == ".tsv" else "\x1f")
-        # If the header has no commas, try other separators.
-        mark = next((mark for mark in ",;\t|" if mark in str(head.columns[0])), ",") if head.shape[1] == 1 else "\t"
-        _check_header(path, mark)
-        found = _read_text(path, mark, ".")
-        if mark != ";":
-            return found
-        # With semicolons, decimals may have commas (1,5) or points (1.5): the reading that gives more numbers holds.
-        other = _read_text(path, mark, ",")
-        return other if _numbers(other) >= _numbers(found) else found
+        return read_separated(path)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path.name}: not UTF-8 text ({error.reason}); save it as UTF-8.") from error
     except pd.errors.EmptyDataError as error:
         raise ValueError(f"{path.name}: the file is empty; its first line must name the columns.") from error
-    except pd.errors.ParserError as error:
+    except (pd.errors.ParserError, csv.Error) as error:
         lengths = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
         told = (
             str(error).strip()
@@ -66,29 +68,17 @@ def _read_file(path: Path) -> Any:
         ) from error
 
 
-def _check_header(path: Path, mark: str) -> None:
-    """Raise if the file, which may be compressed, names a column twice: pandas would rename the second."""
-    import pandas as pd
-
-    first = pd.read_csv(
-        path, encoding="utf-8-sig", sep=mark, header=None, nrows=1, dtype=str, keep_default_na=False,
-        skipinitialspace=True,
-    )  # fmt: skip
-    header = [str(name).strip() for name in first.iloc[0]]
-    twice = next((name for name in header if name and header.count(name) > 1), None)
-    if twice is not None:
-        raise ValueError(f"{path.name}: column {twice!r} occurs twice; keep one.")
-
-
-def _read_text(path: Path, mark: str, decimal: str) -> Any:
-    """Blanks after a separator, as in `income, debt`, belong to no name and no value."""
-    import pandas as pd
-
-    return pd.read_csv(path, encoding="utf-8-sig", sep=mark, decimal=decimal, skipinitialspace=True)
-
-
-def _numbers(frame: Any) -> int:
-    return frame.select_dtypes("number").shape[1]
+def _check_place(text: str) -> None:
+    """Raise if this is not the path of anything, in words that fit a table of people."""
+    if not text.strip():
+        raise ValueError("the path of the table is empty; name a file.")
+    place = Path(text.partition("#")[0])
+    if "://" in text:
+        return
+    if not place.exists():
+        raise ValueError(f"{place}: there is no such file.")
+    if place.suffix.lower() in _SHEETS:
+        raise ValueError(f"{place.name}: spreadsheets are not read; save the sheet as CSV.")
 
 
 def _from_engine(where: str) -> Any:

@@ -84,17 +84,8 @@ def text(found: AbstractAssessment) -> str:
     said = [lead(found)]
     said += [f"{question} {short}.\n  {why}" for question, short, why in answers_of(found)]
     tables = [strengths_table(found), features_table(found), groups_table(found)]
-    said += [plain_table(table) for table in tables if table is not None]
+    said += [table.text() for table in tables if table is not None]
     return "\n\n".join([*said, *(["\n".join(f"Note: {note}" for note in found.notes)] if found.notes else [])])
-
-
-def plain_table(table: Table) -> str:
-    """Aligned columns, the first left-justified."""
-    rows = (table.head, *table.rows)
-    cells = [[cell if isinstance(cell, str) else f"{cell[0]} ({cell[1]})" for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in cells]
-    return "\n".join([*lines, *table.notes])
 
 
 def _some(names: tuple[str, ...]) -> str:

@@ -81,7 +81,7 @@ def _cost(found: AbstractAssessment) -> Finding:
 
 
 def _is_significant(value: float, error: float | None) -> bool:
-    """Two standard errors above zero; of one person, nothing is."""
+    """Whether it is over two standard errors above zero; no if there is one person, and so no error."""
     return error is not None and value > 2 * error
 
 
@@ -201,7 +201,7 @@ def _say_cost(
 
 def _doubt(value: float, error: float | None) -> str:
     if error is None:
-        return ", of one person"
+        return ", based on one person"
     return "" if _is_significant(abs(value), error) else ", not significant"
 
 

@@ -24,8 +24,8 @@ class AuditReport:
         logs: what was read
         clients: one `ClientReport` per client
         pooled: the test on the weighted mean over clients, None if there is one client or no two share deployments
-        p_value: for no effect anywhere: twice the smaller of the pooled p-value and the smallest client p-value times
-            the number of clients
+        p_value: for no effect anywhere: the smallest client p-value times the number of clients that can be tested; if
+            there is a pooled test, twice the smaller of that and the pooled p-value
         p_any_drift: the same if drift may be as large as the whole observed movement; see `Effect`
         effect: whether p_value is at most the level; None if nothing can be tested, or if nothing was found and the
             label, or a client's label, could not be tested; untested says why, "" if everything was tested

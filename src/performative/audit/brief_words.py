@@ -89,7 +89,7 @@ def ahead(effect: bool | None, outlook: Facts | None, excess: Facts, why: list[s
     if effect is None:
         return "Until that is known, nobody can say where retraining leads."
     if not effect:
-        return "As far as these logs show, this is ordinary retraining: it follows the people and nothing else."
+        return "As far as these logs show, this is ordinary retraining: it follows the people but does not move them."
     if outlook is None:
         reason = why[0].rstrip(".") if why else ""
         return f"Where retraining leads is unknown{': ' + reason if reason else ''}."

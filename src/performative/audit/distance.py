@@ -45,7 +45,7 @@ def shift_distances(
     either way; for other changes the sliced distance is a proxy, neither an upper nor a lower bound of W_1. Pairs are
     spread evenly over all distances between models. The floor is what sampling alone produces: centered rows,
     permuted. Drift is not removed: the slope measures the response only if drift between deployments is small;
-    `response` removes it. rows: the most rows used per deployment.
+    `response` removes it. rows: the maximum number used per deployment.
     """
     if log.sample is None:
         raise ValueError("shift_distances needs rows; this log keeps none (sample is None).")

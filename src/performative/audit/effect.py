@@ -15,7 +15,7 @@ from performative.compare import holm
 _SHARE_LEFT = 1e-3
 # Parameters that move less than this, relative to their size, count as fixed.
 _STILL = 1e-9
-# Least degrees of freedom for a variance estimate.
+# Minimum degrees of freedom for a variance estimate.
 _LEAST = 3
 # Floor on the within-deployment variance, in units of that of all rows.
 _FLOOR = 0.1
@@ -137,11 +137,11 @@ def effect_test(log: ClientLog, drift: str = "smooth") -> Effect:
 
     Args:
         drift: "none"; "linear" (a + b t); "walk" (m_t a random walk of unknown size); "smooth" (a walk whose slope
-            walks too, or a wave of any height and period, such as a season: `drift.guesses`). The p-value is the
+            walks too, or a wave of any amplitude and period, such as a season: `drift.guesses`). The p-value is the
             largest over all m_t that the data do not rule out once a response is allowed.
 
     Not covered: a drift that converges by itself as retrained models do (a shock in the first deployments that fades),
-    several tall waves at once, and drift that has the same causes as the model. Models retrained on such data follow
+    several large waves at once, and drift that has the same causes as the model. Models retrained on such data follow
     them, and the test can then give false alarms in most logs: `p_any_drift` stays high there, and the verdict of an
     audit says so. Models chosen by hand or at random, regardless of the data, make the test safe. "linear" is fooled
     by walks, waves and jumps.

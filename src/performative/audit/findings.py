@@ -205,7 +205,7 @@ def _people(groups: GroupReport) -> Iterator[Finding]:
 
 
 def _burdens_differ(groups: GroupReport) -> bool:
-    """Whether the largest burden is above the smallest by more than chance."""
+    """Whether the largest burden exceeds the smallest by more than chance would explain."""
     known = [one for one in groups.burden if math.isfinite(one.value)]
     if len(known) < 2:
         return False

@@ -56,7 +56,7 @@ def fitted_problem(
     Args:
         loss: l(theta; z) of ONE sample, z = (x, y) if `label` is given, else z = x
         features: columns that make up x, in the order of theta; None for all but the label
-        rows: the most rows per client, spread evenly over its deployments
+        rows: the maximum number of rows per client, spread evenly over its deployments
 
     The rows shift without changing shape: a response of the spread, or of the label given the features, is not
     modeled. A 0-1 label moves in mean only, which is all that a loss linear in y (the logistic loss) needs.

@@ -41,11 +41,14 @@ def groups_of_logs(logs: Logs, *, level: float = 0.95, reaction: bool | None = N
     burden: tuple[Burden, ...] = ()
     if logs.rule is None:
         warnings.append(
-            "No linear model with a threshold is known: whom of the first deployment the last model would accept, and "
-            "the burden, cannot be computed. Provide theta_<feature> (or scoring files) and [decision] threshold."
+            "No linear model with a threshold is known: which people of the first deployment the last model would "
+            "accept, and the burden, cannot be computed. Provide theta_<feature> (or scoring files) and [decision] "
+            "threshold."
         )
     elif not log.x.shape[2]:
-        warnings.append("No rows were kept: whom of the first deployment the last model would accept is unknown.")
+        warnings.append(
+            "No rows were kept: which people of the first deployment the last model would accept is unknown."
+        )
     elif first != last:
         before = _under_last(logs, log, first, last)
         before_is = f"people of {log.deployments[first]!r} (a sample) under the model of {log.deployments[last]!r}"
@@ -101,7 +104,7 @@ def _burden_of_logs(logs: Logs, log: GroupLog, first: int, last: int, level: flo
     assert logs.rule is not None
     weights, offset, threshold = logs.rule
     x, qualified, group = _people(log, first)
-    # The sample has as many of a small group as of a large one: reweight, so that a unit is the population's.
+    # The sample has as many of a small group as of a large one: reweight to the population.
     people = log.counts[:, first].sum(axis=(0, 2, 3))
     share = np.array([people[log.names.index(g)] / np.sum(group == g) for g in np.unique(group)])
     weight = share[np.unique(group, return_inverse=True)[1]]

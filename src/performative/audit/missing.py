@@ -10,7 +10,8 @@ from scipy import stats
 SEEN = 0.01
 # Decisions: rejected, accepted, unknown.
 DECISIONS = 3
-# Fewest rows on either side for a cell's squared difference to be close to chi2; the mean over cells needs fewer.
+# Minimum number of rows on either side for a cell's squared difference to be close to chi2; the mean over cells
+# needs fewer.
 _FEW = 5
 
 

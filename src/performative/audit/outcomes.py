@@ -13,7 +13,7 @@ from performative.audit.moments import Moments
 from performative.audit.summaries import Summaries
 from performative.audit.weighted import Weighted
 
-# Fewest labeled rows (effective ones if weighted) of a client under a deployment.
+# Minimum number of labeled rows (effective ones if weighted) of a client under a deployment.
 LEAST = 20
 LABEL = "label"
 

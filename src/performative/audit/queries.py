@@ -14,7 +14,7 @@ import numpy as np
 
 from performative.audit.moments import from_sums
 
-# If a center's squared distance from a cell's mean is this many variances, sums of squares lose as many digits.
+# The largest squared distance of a center from a cell's mean, in variances; sums of squares lose this much precision.
 _FAR = 1e3
 # The largest prime below 2^31, so products of two residues fit into 64 bits on every engine.
 PRIME = 2147483647
@@ -170,7 +170,7 @@ def _centers(
 def with_hash(rows: Any, row: str | None, seed: int) -> Any:
     """The rows with a column `hash` in 0 .. PRIME - 1, a function of a row's position and never of its values.
 
-        x = (a (row mod p) + b) mod p,    hash = x^5 mod p,    p = 2^31 - 1
+        x = (a low + 40692 high + b) mod p,    row = 2^32 high + low,    hash = x^5 mod p,    p = 2^31 - 1
 
     x -> x^5 is one-to-one, because 5 does not divide p - 1. a and b come from the seed. If rows have no number, the
     engine draws the hash at random, and another draw returns other rows.

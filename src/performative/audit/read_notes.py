@@ -26,7 +26,7 @@ def dropped_notes(seen: Summaries) -> list[str]:
         notes.append(line)
     cells, rows = seen.suppressed
     if cells:
-        notes.append(f"SUPPRESSED {cells} cells with too few people, {rows} rows or more.")
+        notes.append(f"SUPPRESSED {cells} cells with too few people, at least {rows} rows.")
     if seen.promise is not None:
         epsilon, delta = seen.promise
         notes.append(
@@ -49,7 +49,7 @@ def model_notes(features: tuple[str, ...], deployments: Deployments, place: dict
     notes = []
     if place and alone:
         notes.append(
-            f"Parameters without a feature of that name: {', '.join(alone)}; [model] parameters can match them."
+            f"Parameters without a feature of that name: {', '.join(alone)}; set [model] parameters to match them."
         )
     without = [f for f in features if f not in place]
     if place and without:
@@ -65,7 +65,9 @@ def group_notes(seen: Summaries, columns: Columns, censoring: Censoring) -> list
     if seen.undecided and seen.decides:
         notes.append(f"{seen.undecided} rows do not say whether the person was accepted.")
     if seen.decides is None:
-        notes.append("Nothing says who was accepted: log `accepted`, or [decision] threshold with `score` or theta.")
+        notes.append(
+            "It is unknown who was accepted: log `accepted`, or set [decision] threshold and log `score` or theta."
+        )
     if columns.label and seen.odd:
         notes.append("Labels are not 0 and 1, so nobody counts as qualified: there are no TPR and TNR.")
     if censoring.censored and columns.label and not seen.odd:

@@ -39,7 +39,7 @@ class Response(Plain):
         sensitivity: largest singular value of B: for rows that only shift, W_1(D(theta), D(theta')) <= that |theta -
             theta'|
         directions: entries whose interval excludes 0, the largest in standard deviations first
-        identified: False if the deployments cannot tell; intervals are then infinite and `reasons` say why
+        identified: False if the deployments do not determine B; intervals are then infinite and `reasons` says why
     """
 
     B: np.ndarray
@@ -173,7 +173,7 @@ def response(
 
         mean_t = a + b t + m_t + B theta_t + e_t
 
-    B is weighted least squares on forward deviations. Its intervals are not: least squares is biased if models were
+    B is weighted least squares on forward deviations. The intervals are not: least squares is biased if models were
     trained on earlier data of the same log. They use weights that depend only on models up to t (see `effect_test`):
     C B = S - N(0, phi W W'), Student's t with n - d degrees of freedom. For one parameter they are exact for normal
     means. With drift "walk" and "smooth" they are valid for every size of drift that the data allow.

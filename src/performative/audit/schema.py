@@ -30,14 +30,15 @@
         [models]    files = "path with {deployment}" or {deployment = "path"}: pickles, e.g. of scikit-learn models
                     (only if trusted), or ONNX; registry = an MLflow model, whose versions are the deployments;
                     scores = true: known only through the rows' `score` column
-        [categories]  columns = [...] of strings, each value a share (except the most common); most = 20 per column
+        [categories]  columns = [...] of strings; each value except the most common becomes a 0/1 feature; most = 20
+                    values per column
         [labels]    missing = "auto" | "features" | "labeled": what to do with unlabeled rows; "features" drops the
                     label, "labeled" drops those rows, "auto" drops the rows if they are at most 1% and else behaves
-                    as "features"; one = the value that is 1; delayed = "drop" | "keep": the last deployments,
-                    as long as they have no labels
+                    as "features"; one = the value that is 1; delayed = "drop" | "keep": what to do with the last
+                    deployments as long as they have no labels
         [decision]  threshold, accept = "above" | "below" (which scores are accepted), qualified = 1 | 0 (the label of
-                    qualified people), movable = [features that people can change], accepted = the value for it
-        [clip]      feature = [lowest, highest]: values beyond are clipped before means are taken, for columns in
+                    qualified people), movable = [features that people can change], accepted = the value for yes
+        [clip]      feature = [lowest, highest]: values outside are clipped before means are taken, for columns in
                     which a few outliers hide all other rows; decisions and groups use the unclipped values
         [weights]   client = weight (any positive numbers; default: shares of rows)
         [files]     delimiter = ",", decimal = "."

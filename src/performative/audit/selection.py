@@ -22,7 +22,7 @@ class Selection(Plain):
     Attributes:
         kind: "chance" (no detected dependence of having a label on anything), "people" (it depends on `by`, in the same
             way under all deployments), "model" (on acceptance, or differently from deployment to deployment)
-        by: what it depends on most; p_value: Bonferroni's over features, score and acceptance
+        by: what it depends on most; p_value: Bonferroni-corrected over features, score and acceptance
         accepted, rejected: share of the accepted with a label, and of the rejected; NaN if decisions are unknown
         method: how the label is tested: "labeled" (rows as they are), "weighted" (by 1 / the probability of a label),
             "always accepted" (people whom every deployed model accepts), "withheld", "left out" (on request)
@@ -105,7 +105,7 @@ def plans(seen: Summaries) -> tuple[list[Plan], str]:
     if seen.columns.propensity:
         if seen.no_chance:
             why.append(
-                f"{seen.no_chance:,} people had zero or unlogged probability of acceptance, so nobody represents "
+                f"{seen.no_chance:,} people had a zero or unlogged probability of acceptance, so nobody represents "
                 "them (no overlap)"
             )
         else:

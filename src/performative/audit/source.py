@@ -187,6 +187,7 @@ def _of_table(table: Any, file: Path | None, trust: bool) -> Source:
 
 def _of_database(where: str | Path, file: Path | None, trust: bool, settings: Settings | None = None) -> Source:
     connection, shown = _connect(where)
+    remedy = "Set [source] table = ... in audit.toml" if settings is None else f"Name one, as {shown}#TABLE"
     beside = where.parent / "audit.toml" if isinstance(where, Path) else None
     if settings is None:
         place = file or beside
@@ -195,9 +196,7 @@ def _of_database(where: str | Path, file: Path | None, trust: bool, settings: Se
     table = settings.table or next((name for name in _ROWS if name in names), None)
     if table is None or table not in names:
         asked = f"there is no table {table!r}.{nearest(table, names)}" if table else "which table contains the rows?"
-        raise LogError(
-            f"{asked} Set [source] table = ... in audit.toml; there are: {', '.join(names) or 'none'}.", shown
-        )
+        raise LogError(f"{asked} {remedy}; there are: {', '.join(names) or 'none'}.", shown)
     models = settings.models_table or _MODELS
     if settings.models_table and models not in names:
         raise LogError(f"[source] models: there is no table {models!r}.{nearest(models, names)}", shown)

@@ -104,7 +104,7 @@ def _refuse_text(raw: Any, name: str, tables: Sequence[Table], rows: int, engine
     bad = raw.filter(~is_empty(column) & number(column, engine, settings.decimal).isnull())
     example = fetch(bad.select(name).limit(1))[name][0]
     raise LogError(
-        f"must be numeric; got strings, in {rows} rows not a number, such as {example!r}. {_ENCODE}.", where,
+        f"must be numeric; got strings: {rows} rows are not numbers, such as {example!r}. {_ENCODE}.", where,
         column=name,
     )  # fmt: skip
 

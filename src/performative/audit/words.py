@@ -30,7 +30,7 @@ def _selection(
             f"everyone, with {least:,.0f} to {most:,.0f} effective rows per client and deployment"
         ),
         "always accepted": (
-            f"The label is tested among people whom every deployed model accepts, {coverage:.0%} of all or more, "
+            f"The label is tested among people whom every deployed model accepts, at least {coverage:.0%} of all, "
             f"with {least:,.0f} to {most:,.0f} rows per client and deployment; this says nothing about the others"
         ),
     }[method]
@@ -57,7 +57,7 @@ def _reaction(reacting: int, clients: int, drift: str, p_value: float, untested:
     at = f"at {reacting} of {clients} clients" if clients > 1 else "here"
     if not reacting:
         at = "overall, though no single client can be named"
-    if_drift = "" if drift == "smooth" else f", if there was no drift but {_DRIFTS[drift]}"
+    if_drift = "" if drift == "smooth" else f", if there was no drift other than {_DRIFTS[drift]}"
     return f"The data react to the model {at} {_test(p_value, untested)}{if_drift}."
 
 
@@ -70,7 +70,7 @@ def _no_reaction(several: bool, features_only: bool, p_value: float, untested: i
 def _settling(outlook: dict[str, Any] | None) -> str:
     """Does full retraining settle?"""
     if outlook is None:
-        return "It was not computed where retraining leads."
+        return "Where retraining leads was not computed."
     if not outlook["stable"]:
         return "Retraining has no stable point."
     contraction, settles, left = outlook["contraction"], outlook["settles"], outlook["deployments"]
@@ -216,7 +216,7 @@ WORDS = Words(
         ),
         "verdict.label-not-tested": "The label was not tested: {why}.",
         "verdict.accepted-only": (
-            "Results about the label refer to people whom every deployed model accepts, {coverage:.0%} of all or more."
+            "Results about the label refer to people whom every deployed model accepts, at least {coverage:.0%} of all."
         ),
         "verdict.outlook": _ahead,
         "verdict.outlook-assumes": _assumes,

@@ -70,7 +70,7 @@ class Stop:
         if not callable(condition):
             raise ValueError(f"Stop: condition must be a function of the news; got {condition!r}.")
         if reason is not None and not isinstance(reason, str):
-            raise ValueError(f"Stop: reason must be a sentence; got {reason!r}.")
+            raise ValueError(f"Stop: reason must be text; got {reason!r}.")
         check_counts(**given(every=every))
         self.condition, self.every = condition, every
         name = str(condition) if isinstance(condition, Threshold) else getattr(condition, "__name__", None)

@@ -46,7 +46,7 @@ def competing_banks(
 ) -> Game:  # fmt: skip
     """Banks that score applicants who go where they are scored best, and who manipulate their features.
 
-        x | y ~ N(mean_{k,y} - reaction theta, 0.8^2) for people of kind k,      loss logistic, y = 1 who do not repay
+        x | y ~ N(mean_{k,y} - reaction theta, 0.8^2) for people of kind k;     logistic loss, y = 1: do not repay
         s_{k,i} ~ exp(sharpness u_k(theta_i)),      u_k(theta) = -theta . (mean_{k,0}, 1)
 
     Two kinds of people in shares `size`: for one the first feature predicts who repays, for the other the second; half

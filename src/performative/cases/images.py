@@ -126,7 +126,7 @@ def images(
         if not (learn and measure):
             raise ValueError(
                 f"images: {data} has {len(mine)} training images of class {name!r}, too few for clients={clients} "
-                f"with at least one to train on and one to hold out."
+                f"with at least one to train on and one to hold out; use fewer clients."
             )
         if (learn, measure) != (each, held_out):
             short.append(f"{learn} + {measure} of {name!r}")

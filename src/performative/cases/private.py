@@ -105,7 +105,7 @@ def credit_default(
         raise ValueError(f"credit_default: x must be [rows, features] and y [rows]; got {x.shape} and {y.shape}.")
     m = len(x)
     if clients > m:
-        raise ValueError(f"credit_default: {m} rows cannot be split among clients={clients}.")
+        raise ValueError(f"credit_default: {m} rows cannot be split among clients={clients}; use at most {m}.")
     order = np.arange(m) if clients == 1 else np.random.default_rng(seed).permutation(m)
     hands = np.array_split(order, clients)
     features, labels, count = partition.tables(x, y, hands)

@@ -100,14 +100,14 @@ def strategic_credit(
     swamp the columns that move, so models hardly use them; the common part of eps_i moves every score equally, which a
     free intercept undoes, so the stable and the optimal point coincide if all react equally; and if 93 % of the people
     are in one class, every model predicts that class. "strong" uses the balanced table with each column clipped at its
-    1 % and 99 % quantile, and eps_i ~ U[0, 4] with L2 of 0.05, gamma_1 = 1 with 0.2, beta = 0.3 with 0.05. These are
-    the largest round figures with which full retraining still converges (contraction 0.55, 0.72, 0.82 here, and 0.74,
+    1 % and 99 % quantile, and eps_i ~ U[0, 4], gamma_1 = 1 or beta = 0.3 with L2 of 0.05, 0.2 and 0.05. These are the
+    largest round figures with which full retraining still converges (contraction 0.55, 0.72, 0.82 here, and 0.74,
     0.80, 0.65 on Adult): beyond them, only small steps do.
     Under "pcsgd" the stable and the optimal point always coincide: theta.x falls by beta |theta|, whose derivative in
     the deployed model's direction is zero at that model itself.
-    Differs from the papers: 001 counts eleven features of credit, which we interpret as the ten and a column of ones
-    that nobody can change; the 15,776 rows of 002 are not published, ours are drawn at random. Every rule scales its
-    columns by the training rows, except the balanced table as printed, which is already scaled.
+    Differs from the papers: Zheng et al. count eleven features of credit, which we interpret as the ten and a column of
+    ones that nobody can change; the 15,776 rows of Li, Yemini and Wai are not published, ours are drawn at random.
+    Every rule scales its columns by the training rows, except the balanced table as printed, which is already scaled.
     """
     rule = _find_rule("strategic_credit", paper, effect)
     if (paper, effect) == ("p_fedavg", "paper") or effect == "strong":
@@ -239,7 +239,7 @@ def _deal(
     clients = rule.clients if clients is None else clients
     features = train[0].shape[1]
     if penalty is None:
-        # n counts training rows; the m of 002 counts the rows before the split.
+        # n counts training rows; the m of "pcsgd" counts the rows before the split.
         counted = len(train[1]) + (len(test[1]) if rule.private else 0)
         penalty = rule.penalty / counted if rule.by_rows else rule.penalty
     check_finite("strategic tables", penalty=penalty)

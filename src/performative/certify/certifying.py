@@ -63,7 +63,7 @@ def certify(
 
     See `Certificate`. Jin et al. 2024, Assumptions 2.1 to 2.3 and Proposition 2.8. Differs from the paper: an eps_bar
     above mu / L does not rule out that retraining settles. For most losses, mu and L are known only where they were
-    measured; points are searched from several starts, and the list of points found is not a proof.
+    measured; points are searched for from several starts, which does not prove that there are no others.
 
     If the data drift (`pf.populations.Drifting`), training settles only if the stable point comes to rest; otherwise
     the certificate says how far behind training stays, if that is known.

@@ -15,6 +15,7 @@ def memory_rate(problem: Problem, land: Landscape, settled: float, spells: int |
         max_ij |felt_ij' - felt_ij''| <= max_ij (q_ij + (1 - q_ij) rho) max_ij |felt_ij - felt_ij''|,
         q_ij = (1 - speed_ij)^spells
 
+    One prime marks the values after a retraining, two primes those at the stable point.
     The first line is Perdomo et al. 2020, Theorem 3.5, for people who have felt different models: the Wasserstein
     distance of a client's data is at most eps_i times the share-weighted mean of what its pools felt. Hence any speeds
     above 0 settle if rho < 1. Attained with one speed and eps_i >= 0 (Brown, Hod and Kalemaj 2022).

@@ -125,7 +125,7 @@ def _measured(mu_exact: bool, models: int, rows: int) -> str:
 
 
 def _stable(point: dict[str, Any], several: bool, on_edge: bool) -> str:
-    which = ", the attracting one nearest to the start of several" if several else ""
+    which = " (of several, the attracting one nearest to the start)" if several else ""
     return f"The stable point is {_model(point)}{which}{', on the boundary of the domain' if on_edge else ''}."
 
 

@@ -1,4 +1,4 @@
-"""What `performative doctor` looks at."""
+"""What `performative doctor` checks."""
 
 import os
 import platform

@@ -106,7 +106,7 @@ SHORT: dict[str, str] = {
     "federation up": "Start the server, and members on loopback",
     "federation run": "Run rounds and wait for the end",
     "federation rehearse": "Run the same app without a network",
-    "federation status": "Processes, progress, refusals, the model",
+    "federation status": "Processes, progress, rejections, the model",
     "federation audit": "Audit the members' logs; rows stay there",
     "federation rollback": "Return to an earlier model",
     "federation verify": "Check the signed log",

@@ -75,7 +75,7 @@ def join(
     accept: Annotated[str | None, typer.Option(help="Hash of a changed app that you have reviewed.")] = None,
     fingerprint: Annotated[
         str | None,
-        typer.Option(help="Of the federation's key, as the server's owner read it out."),
+        typer.Option(help="Fingerprint of the federation's key, as the server's owner read it out."),
     ] = None,
     as_json: Json = False,
 ) -> None:

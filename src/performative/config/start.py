@@ -9,21 +9,21 @@ from typing import Any
 
 import numpy as np
 
+from performative.assess.columns import CATEGORIES, is_identifier, stray_entry
 from performative.config.document import load_experiment
 from performative.config.errors import ConfigError
 from performative.problem import Problem
+from performative.tables.any_table import check_flat
 
 _LABELS = ("label", "target", "default", "y", "outcome", "class", "churn", "fraud", "defaulted", "readmitted", "income")
 _CLIENTS = ("client", "bank", "branch", "shop", "store", "hospital", "clinic", "site", "school", "region", "country")
-# A text column with more distinct values than this is free text or an identifier, not a category.
-_CATEGORIES = 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Column:
     """What a column looks like: `kind` is "number", "two classes", "category", "text", "identifier" or "constant".
 
-    `stray` is an entry that is no number in a column of text that otherwise holds numbers.
+    `stray` is an entry that is not a number in a column of text that otherwise holds numbers.
     """
 
     name: str
@@ -71,7 +71,7 @@ def guess_roles(columns: Sequence[Column], label: str | None = None, client: str
 
 
 def write_experiment(out: Path, table: str, columns: Sequence[Column], roles: Roles, strength: float) -> Problem:
-    """Write the file once the loader has read it; what the loader refuses replaces nothing."""
+    """Write the file once the loader has read it; a file that the loader rejects never replaces another."""
     used = [column for column in columns if column.name not in (*roles.ignore, roles.label, roles.client)]
     prepare = any(not column.numeric or column.missing for column in used)
     prepare |= any(column.missing for column in columns if column.name == roles.label)
@@ -91,32 +91,23 @@ def write_experiment(out: Path, table: str, columns: Sequence[Column], roles: Ro
 
 
 def _describe(name: str, column: Any) -> Column:
+    check_flat(column)
     values = column.dropna()
     distinct, numeric = int(values.nunique()), column.dtype.kind in "buif"
-    whole = column.dtype.kind in "iu"
+    odd = None if numeric else stray_entry(values)
     if distinct <= 1:
         kind = "constant"
     elif distinct == 2:
         kind = "two classes"
-    elif distinct == len(column) and (whole or not numeric) and len(column) > _CATEGORIES:
+    elif is_identifier(column):
         kind = "identifier"
     elif numeric:
         kind = "number"
     else:
-        kind = "category" if distinct <= _CATEGORIES else "text"
+        # Numbers that are written as text are neither read as categories nor as numbers.
+        kind = "category" if distinct <= CATEGORIES and not (odd and odd[1]) else "text"
     example = str(values.iloc[0]) if len(values) else ""
-    stray = None if numeric or not len(values) else _stray(values)
-    return Column(name, kind, numeric, distinct, int(column.isna().sum()), example[:20], stray)
-
-
-def _stray(values: Any) -> str | None:
-    """The first entry that is no number, if at least 9 of 10 are: a typing error, or a code for a missing number."""
-    import pandas as pd
-
-    if values.dtype.kind in "mM":
-        return None
-    odd = pd.to_numeric(values, errors="coerce").isna()
-    return str(values[odd].iloc[0]) if 0 < odd.mean() <= 0.1 else None
+    return Column(name, kind, numeric, distinct, int(column.isna().sum()), example[:20], odd and odd[0])
 
 
 def _named(names: Sequence[str], words: Sequence[str]) -> str | None:
@@ -146,7 +137,10 @@ def _text(*, table: str, roles: Roles, strength: float, prepare: bool, rate: flo
         "strategic": (list(roles.strategic), "columns that people can change"),
         "strength": (strength, "how far they move per unit of the model; 0: they do not react"),
         "ignore": (list(roles.ignore) or None, "columns that are not used"),
-        "prepare": (prepare or None, "text becomes 0/1 columns, missing numbers the median; no label: left out"),
+        "prepare": (
+            prepare or None,
+            "text becomes 0/1 columns, missing numbers the median; unlabeled rows are left out",
+        ),
     }
     algorithm = {
         "recipe": ("p_fedavg", "or fedvarp, scaffold, profl, ...: `performative schema` lists all"),
@@ -165,7 +159,7 @@ def _text(*, table: str, roles: Roles, strength: float, prepare: bool, rate: flo
 # Editors complete and check this file after: performative schema --out performative.schema.json
 title = {_toml(f"Retraining on {Path(table).name}")}
 
-# The people, one row each. Whether they react, and how strongly, one table cannot show: try several strengths
+# The people, one row each. One table cannot show whether they react, or how strongly: try several strengths
 # (performative run FILE --set problem.frame.strength=2), or audit your logs (performative audit).
 [problem.frame]
 {_entries(frame)}

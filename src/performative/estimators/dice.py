@@ -88,7 +88,7 @@ class Dice(AbstractPrivate[DiceMemory]):
             coded(
                 "error-memory-grows",
                 f"Dice: the error memory of {int(np.sum(growing))} of {growing.size} clients grows faster than "
-                "chance: memory_clip is too small, and the final model is biased.",
+                "chance alone explains: memory_clip is too small, and the final model is biased.",
             )
         ]
 

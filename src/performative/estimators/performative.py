@@ -122,8 +122,8 @@ class Performative(AbstractEstimator[Watch | None]):
             )
         if self.term == "pathwise" and not population.smooth:
             raise ValueError(
-                f'Performative(term="pathwise"): in {type(population).__name__} the model moves who is sampled, not '
-                'the samples, so their derivative misses the reaction. Use term="score".'
+                f'Performative(term="pathwise"): in {type(population).__name__} the model changes who is sampled, '
+                'not the samples, so their derivative misses the reaction. Use term="score".'
             )
         if self.window is None:
             return
@@ -155,7 +155,7 @@ class Performative(AbstractEstimator[Watch | None]):
             if sure and off > _OVERLOOKED:
                 warn(
                     "reaction-overlooked",
-                    f'Performative(term="{self.term}") takes the data of {type(population).__name__} for '
+                    f'Performative(term="{self.term}") treats the data of {type(population).__name__} as '
                     f"{type(family).__name__}, which is wrong: at the start the reaction term of the gradient is off "
                     f"by {100 * off:.0f} %, however well df/dtheta is known. It will miss the optimum.",
                 )

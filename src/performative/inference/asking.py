@@ -51,7 +51,7 @@ def confidence(
             leaf, the start first, each fitted to a finite sample of the data under the one before it
         level: the share of runs whose interval covers the truth, for each number separately
         problem: the problem of the run: adds intervals for the risk at the stable point and its gap to the optimal one
-        algorithm: with `problem`, the algorithm of the run: intervals by the plug-in
+        algorithm: with `problem`, the algorithm of the run: allows intervals by the plug-in
         method: "plug-in" (averaged iterates with the problem's curvature and noise), "batch means" (of the averaged
             iterates, from their own variation) or "autoregression" (of successive models); None uses the plug-in
             if problem and algorithm are given and it covers them, else batch means; for a sequence of models the

@@ -28,7 +28,7 @@ _LARGEST = 64
 _ALIKE = 1e-9
 # If more than this many records vary more, or less, than problem and algorithm imply by this factor, say so.
 _RECORDS, _FACTOR = 50, 2.0
-# The weight of the start in the mean of the models, above which there is little else in it.
+# If the start has more than this weight in the mean of the models, the run is too short.
 _START = 0.5
 
 

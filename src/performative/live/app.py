@@ -42,9 +42,9 @@ _FILES = ("pyproject.toml", "federation.toml", "app.py", "README.md")
 # Seconds between reads of the server's records, and between queries to Flower, each of which takes a second of
 # processor time.
 _LOOK, _ASK = 0.2, 10.0
-# So many such questions in a row may stay without an answer.
+# So many such queries in a row may go unanswered.
 _UNANSWERED = 6
-# Seconds past a round's end after which a client's process is ended by force; seconds that a start may take.
+# Seconds past a round's end after which a client's process is killed; seconds that a start may take.
 _GRACE, _START = 2.0, 90.0
 # Events of a client whose answer was not used, in words.
 _UNHEARD = {"failed": "failed", "rejected": "was rejected", "silent": "was silent"}
@@ -103,13 +103,13 @@ def up(app: Path, federation: Federation, data: Path | None = None) -> dict[str,
 
 
 def _stop_where_limit_changed(site: Site, folder: Path, largest: int) -> None:
-    """What runs knows the limit that it was started with; another model may need another."""
+    """Running processes have the limit that they were started with; a changed model may need another one."""
     if processes.largest_of(site) in (None, largest):
         return
     if is_held(folder):
         raise FederationError(
-            f"a run is at work whose messages have at most {processes.largest_of(site)} bytes, and the app now needs "
-            f"{largest}; stop the run, or `up` again when it has ended."
+            f"a run is in progress whose messages have at most {processes.largest_of(site)} bytes, but the app now "
+            f"needs {largest}; stop the run, or wait for it to end, then run `federation up` again."
         )
     processes.stop(site)
 
@@ -140,7 +140,7 @@ def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = 
     if changed := changed_for(app):
         raise ValueError(
             f"{', '.join(changed)} agreed to a different app than the one now in {app}, and would reject it; "
-            "write each a new file to accept with `performative federation invite NAME`."
+            "send each a new invitation, written by `performative federation invite NAME`."
         )
     if (folder / "state.json").exists() and not resume:
         if not new:
@@ -172,8 +172,8 @@ def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = 
 
 
 def _wait_for_end(site: Site, number: int, folder: Path, began: float, at: int, tell: Tell) -> dict[str, Any]:
-    """Follow the server's records to the end, the rounds from byte `at` on. A server that vanishes, or never came to
-    write, is noticed."""
+    """Follow the server's records to the end, the rounds from byte `at` on. Raises if the server dies, or never
+    writes."""
     seen, asked, held, unanswered = 0.0, time.monotonic(), False, 0
     while True:
         told = read_status(folder)
@@ -181,7 +181,7 @@ def _wait_for_end(site: Site, number: int, folder: Path, began: float, at: int, 
         for one in fresh:
             tell(_with_cause(folder, one))
         if told is not None and told["time"] >= began - 1 and told["time"] > seen:
-            # A server that writes is alive: Flower need not be asked.
+            # A server that writes is alive, so there is no need to ask Flower.
             seen, asked = told["time"], time.monotonic()
             if told["state"] != "running":
                 return told
@@ -195,7 +195,7 @@ def _wait_for_end(site: Site, number: int, folder: Path, began: float, at: int, 
                 raise FederationError("the SuperLink is gone; `federation up` starts it again, then `run --resume`.")
             try:
                 flower, unanswered = processes.run_status(site, number), 0
-            except FederationError:  # a SuperLink under load may answer too late; the records go on telling
+            except FederationError:  # a SuperLink under load may answer too late; the records still show progress
                 unanswered += 1
                 if unanswered == _UNANSWERED:
                     raise
@@ -206,7 +206,7 @@ def _wait_for_end(site: Site, number: int, folder: Path, began: float, at: int, 
 
 
 def _with_cause(folder: Path, told: dict[str, Any]) -> dict[str, Any]:
-    """The facts of a round, with why the first client that was asked was not heard; members before vacant numbers."""
+    """The facts of a round, and why the first client without a usable answer had none; vacant numbers come last."""
     if not (told.get("missing") or told.get("rejected")):
         return told
     events = [event for event in read_events(folder) if event["round"] == told["round"] - 1 and "client" in event]
@@ -326,7 +326,7 @@ def status(app: Path) -> dict[str, Any]:
 
 
 def status_lines(found: dict[str, Any]) -> list[str]:
-    """The same for people."""
+    """The status as lines of text."""
     if "member" in found:
         return member_lines(found["member"])
     nodes = [client for client, state in found["nodes"].items() if state == "online"]

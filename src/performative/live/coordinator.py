@@ -193,7 +193,7 @@ def _judge(history: History, rounds: list[dict[str, Any]]) -> History:
 
 def _cause(told: dict[str, Any]) -> str:
     """Why a round used no update."""
-    return f"round {told['round']}: {told.get('idle', 'nobody was heard').rstrip('.')}"
+    return f"round {told['round']}: {told.get('idle', 'no client answered').rstrip('.')}"
 
 
 def rollback(federation: Federation, folder: str | os.PathLike[str], version: int) -> int:

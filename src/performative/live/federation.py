@@ -57,8 +57,8 @@ class Federation:
         size: an answer with more bytes is rejected; None for twice the size of an honest one
         source: source(client) -> pf.live.Live, on the client's own machine: where its model is published and its rows
             come from. None if the problem's population generates the data
-        before_deploy: before_deploy(theta, report) -> bool, on the server: False keeps a model from being deployed. Not
-            where clients have models of their own, which the server does not see
+        before_deploy: before_deploy(theta, report) -> bool or str, on the server: False, or a reason, keeps a model
+            from being deployed. Not if clients have models of their own, which the server does not see
         secure: True, or pf.live.Secure(...): the server sees sums of updates only; see there. Single updates can then
             not be screened: `norm` holds for their mean, and one client that lies can spoil a round
         audit: pf.live.MemberLogs(...): where the members' logs lie, for `performative federation audit`

@@ -45,7 +45,7 @@ class Journal:
         with self._turn():
             self._private = _key_of(self.folder)
             self._mend()
-            if not (self.folder / _PUBLIC).exists():  # last: where it is, there was a log
+            if not (self.folder / _PUBLIC).exists():  # written last: if it exists, there was a log
                 write_whole(self.folder / _PUBLIC, f"{self.public}\n".encode())
 
     @property
@@ -54,7 +54,7 @@ class Journal:
         return keys.signing_public(self._private).hex()
 
     def sign(self, content: bytes) -> str:
-        """The server's signature of other content than a line, in hex."""
+        """The server's signature of content that is not a line, in hex."""
         return keys.sign(self._private, content).hex()
 
     def write(self, what: str, **facts: Any) -> str:
@@ -107,7 +107,7 @@ class Journal:
         hashes = [_hash(line) for line in lines]
         fault = _check_head(self.folder, keys.signing_public(self._private), hashes) or _check_chain(lines, hashes)
         if fault:
-            raise ValueError(  # one more line would hide it
+            raise ValueError(  # another line would hide the fault
                 f"{path}: {fault}. `performative federation verify` says more; restore the file, or move the whole "
                 "folder away to start a new log."
             )
@@ -179,9 +179,9 @@ def verify_journal(folder: str | os.PathLike[str], key: str | None = None, head:
             log, which whoever altered the log could also have replaced
         head: a hash recorded earlier: it must still be that of a line
 
-    Beside hashes, signatures and numbers it checks that rounds follow each other without a gap, and that the models
-    that are said to be deployed lie in the folder with the digests that were written down: the last ones, as many as
-    the log says are kept, and all of them where it says nothing.
+    Besides hashes, signatures and numbers it checks that rounds follow each other without a gap, and that the models
+    logged as deployed are in the folder with the digests in the log: the last ones, as many as the log says are kept,
+    or all of them if it does not say.
     """
     place = Path(folder)
     if not (place / _LINES).exists():
@@ -241,8 +241,8 @@ def _out_of_order(entry: dict[str, Any], rounds: dict[str, int]) -> str:
 
 
 class _Models:
-    """The models that a log says were deployed. One that is not there is lost unless a line after it says that newer
-    ones alone are kept; `oldest` is the first of these."""
+    """The models that were deployed according to the log. A missing one is lost, unless a line of the log says that
+    only newer ones are kept; `oldest` is the first of these."""
 
     def __init__(self, folder: Path):
         self.folder, self.versions, self.oldest = folder, list[int](), -1

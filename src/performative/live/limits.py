@@ -1,7 +1,7 @@
 """How many bytes one message of a federation may have.
 
-Both sides know it before anything is sent: it follows from the shapes of the model, or from `size` of the federation.
-What is longer is refused by the length that it claims, so that nobody can fill the other's memory.
+Both sides know this before anything is sent: it follows from the shapes of the model, or from `size` of the federation.
+A longer message is refused because of its declared length, so that neither side can exhaust the other's memory.
 """
 
 import math
@@ -13,16 +13,16 @@ import jax
 from performative.live.federation import Federation
 from performative.live.screen import Screen
 
-# Where Flower's processes and those that they start find the limit, in bytes.
+# The environment variable that tells Flower's processes, and those that they start, the limit in bytes.
 LARGEST = "PERFORMATIVE_LARGEST_MESSAGE"
-# Where nobody said; and the least there is, since an app travels too (Flower takes bundles of up to 10 MB).
+# The limit if none was set; and the smallest limit, since apps are sent too (Flower accepts bundles of up to 10 MB).
 UNKNOWN, LEAST = 64 << 20, 16 << 20
-# Beside the numbers: names, keys and shares of a secure round, and what Flower writes around them.
+# Besides the numbers: names, keys and shares of a secure round, and what Flower adds to them.
 _AROUND = 1 << 20
 
 
 class TooLong(ValueError):
-    """A message above the limit. The text says the limit and the setting that raises it."""
+    """A message above the limit. The text states the limit and the setting that raises it."""
 
 
 def largest_message(federation: Federation) -> int:
@@ -30,8 +30,8 @@ def largest_message(federation: Federation) -> int:
 
         max(broadcast, answer) + 1 MiB,   at least 16 MiB
 
-    An answer may have `size` bytes, or twice what an honest one has; where the server sees sums only, it holds eight
-    bytes for each entry of the update.
+    An answer may have `size` bytes, or twice what an honest one has; if the server sees only sums, eight bytes for each
+    entry of the update if that is more.
     """
     with federation.precision():
         ready = federation.ready
@@ -48,15 +48,15 @@ def _bytes(tree: Any) -> int:
 
 
 def limit_here() -> int:
-    """The limit that this process was told."""
+    """The limit of this process."""
     told = os.environ.get(LARGEST, "")
     return int(told) if told.isdigit() and int(told) > 0 else UNKNOWN
 
 
 def tell_limit(what: str, length: int | None, limit: int) -> str:
-    """What to say of a message that is refused."""
+    """The error text for a message that is refused."""
     count = "an unknown number of" if length is None else str(length)
     return (
-        f"{what} has {count} bytes, and this federation takes at most {limit}; `size` under [federation], in bytes, "
-        "raises the limit, then `performative federation down` and `up`, on members `join`"
+        f"{what} has {count} bytes, and this federation accepts at most {limit}; to raise the limit, set `size` under "
+        "[federation], in bytes, then run `performative federation down` and `up`, and `join` on members' hosts"
     )

@@ -9,16 +9,16 @@ from performative._base.messages import refused
 from performative._engine.assemble import Chunk
 from performative.types import Theta
 
-# Bytes that models on the server's disk may take where `keep_models` is not given, and those of a history.
+# Bytes that models may take on the server's disk if `keep_models` is not given, and in a history.
 ROOM = 1 << 30
-# The fewest and the most of them that are then kept.
+# The fewest and the most models that are then kept on disk.
 FEWEST, MOST = 10, 1000
-# So many records of one round become one file, unless it would be longer than this.
+# So many records of one round are merged into one file, unless it would have more bytes than this.
 _TOGETHER, _LONGEST = 100, 64 << 20
 
 
 def models_kept(asked: int | None, theta: Theta) -> int:
-    """How many of the last deployed models stay on the disk: as asked, or what fits into 1 GiB, from 10 to 1000."""
+    """How many of the last deployed models are kept on disk: as asked, or what fits into 1 GiB, from 10 to 1000."""
     return asked if asked is not None else max(FEWEST, min(MOST, ROOM // max(1, model_bytes(theta))))
 
 
@@ -27,17 +27,17 @@ def model_bytes(theta: Theta) -> int:
 
 
 def check_history(theta: Theta, rounds: int) -> None:
-    """Refuse to record the model of every round where that would fill memory and disk."""
+    """Refuse to record the model of every round if that would fill memory and disk."""
     if (size := rounds * model_bytes(theta)) > ROOM:
         text = (
-            f"the models of {rounds} rounds take {size / 2**30:,.0f} GiB, in memory and on the disk; "
-            'record=pf.Record(theta="last") keeps the last alone, and deployed ones stay in models/ (keep_models=).'
+            f"the models of {rounds} rounds take {size / 2**30:,.0f} GiB, in memory and on disk; "
+            'record=pf.Record(theta="last") records only the last; deployed ones are kept in models/ (keep_models=).'
         )
         raise refused("far-too-large", text)
 
 
 def put_together(chunks: list[Chunk]) -> list[Chunk]:
-    """The same records; where the last hundred chunks hold one round each, these become one."""
+    """The same records; if each of the last hundred chunks contains one round, these are merged into one."""
     last = chunks[-_TOGETHER:]
     if len(last) < _TOGETHER or any(records_in(chunk) > 1 for chunk in last):
         return chunks
@@ -51,7 +51,7 @@ def records_in(chunk: Chunk) -> int:
 
 
 def file_names(chunks: list[Chunk]) -> list[str]:
-    """Where each chunk lies: records-000100-000199.npz holds the records of rounds 101 to 200, counted from 0."""
+    """The file of each chunk, counted from 0: records-000100-000199.npz contains the records of rounds 101 to 200."""
     names, first = [], 0
     for chunk in chunks:
         last = first + records_in(chunk) - 1
@@ -61,7 +61,7 @@ def file_names(chunks: list[Chunk]) -> list[str]:
 
 
 def check_same_records(chunks: list[Chunk], keeps_theta: bool) -> None:
-    """Refuse to go on with a run whose records hold models where these would not, or the other way round."""
+    """Refuse to resume a run whose records contain models if new ones would not, or the reverse."""
     if chunks and any(name.startswith("theta/") for name in chunks[0]) != keeps_theta:
         began: Any = "all" if not keeps_theta else "last"
-        raise ValueError(f'record: the run in the folder began with theta="{began}"; go on with that, or begin anew.')
+        raise ValueError(f'record: the run in the folder began with theta="{began}"; keep it, or start a new run.')

@@ -33,9 +33,9 @@ class ServerStore:
     models/000012.bin                        the last models that were deployed, by version
     events.jsonl                             what went wrong and what was decided, a line each
     status.json, rounds.jsonl                where the run stands, and how each round went
-    ledger.json                              what privacy was spent
+    ledger.json                              the privacy loss so far
     journal.jsonl, .head, .key, .pub         the signed log of rounds, deployments, refusals, approvals, rollbacks
-    rollback.json                            clients that have not met a model since the last rollback
+    rollback.json                            clients that have received no model since the last rollback
     """
 
     def __init__(self, folder: str | os.PathLike[str], identity: dict[str, Any], resume: bool):
@@ -77,8 +77,8 @@ class ServerStore:
         _add_line(self.folder / _ROUNDS, facts)
 
     def log_deployed(self, version: int, round: int, keeps: int) -> None:
-        """The model of a version goes out in a round: its file and digest are in the signed log before it does, and
-        how many of the last ones are kept; those before them are then removed."""
+        """Write to the signed log that a model is deployed in a round, before it is sent: its file, its digest and how
+        many of the last models are kept. Older ones are then removed."""
         path = model_file(self.folder, version)
         facts = {"file": path.relative_to(self.folder).as_posix(), "digest": digest_of(path.read_bytes())}
         self.journal.write("deployed", version=version, round=round + 1, **facts, keeps=keeps)
@@ -148,8 +148,8 @@ def read_model(folder: str | os.PathLike[str], version: int, like: Any) -> Any:
     if not path.exists():
         there = ", ".join(str(v) for v in model_versions(folder)[-10:]) or "none"
         raise ValueError(
-            f"there is no model of version {version} in {path.parent}; the latest there: {there}. Only the last "
-            "keep_models= of a federation stay."
+            f"there is no model of version {version} in {path.parent}; the latest there: {there}. A federation "
+            "keeps only the last keep_models= models."
         )
     theta = jax.tree.map(np.asarray, unflatten(like, decode(read_sealed(path))[1], "theta"))
     if not all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(theta)):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from performative.live.telling import tell_failure
 
-# Why a number that belongs to nobody is not heard.
+# The reason given for a client number without a member.
 VACANT = "no member has this number: it has not joined, or is one no more"
 
 

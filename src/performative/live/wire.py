@@ -2,8 +2,8 @@
 
     "PFW1" | length of the head (4 bytes) | head (JSON) | arrays, concatenated
 
-The head lists name, type and shape of each array; types are those of a short list. A long array that holds the same as
-one before it names that one, by its number, and is not written again: a model is mostly also the deployed one.
+The head lists name, type and shape of each array; only a few types are allowed. A long array that equals an earlier one
+refers to it by its number, and is not written again: the model is usually also the deployed one.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _MAGIC = b"PFW1"
 # A head contains names and shapes; a longer one must contain something else.
 _LONGEST_HEAD = 1 << 20
 _MOST_AXES, _MOST_ENTRIES = 16, 1 << 40
-# Bytes from which on an array is compared with those before it.
+# Arrays with more bytes than this are compared with those before them.
 _LONG = 1 << 12
 _TYPES = {
     name: np.dtype(name).newbyteorder("<")
@@ -52,7 +52,7 @@ def encode(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
     for name, value in arrays.items():
         array = np.asarray(value)
         if array.dtype.name not in _TYPES:
-            raise ValueError(f"wire: {name!r} holds {array.dtype}; only {', '.join(_TYPES)} travel.")
+            raise ValueError(f"wire: {name!r} has dtype {array.dtype}; only {', '.join(_TYPES)} can be sent.")
         entry, body = [name, array.dtype.name, list(array.shape)], _body(array)
         same = (
             [n for n, one in enumerate(head) if one[1:] == entry[1:] and bodies[n] == body] if len(body) > _LONG else []
@@ -73,7 +73,7 @@ def decode(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise Malformed("these bytes are not a message of this library")
     length = int.from_bytes(message[4:8], "little")
     if length > min(_LONGEST_HEAD, len(message) - 8):
-        raise Malformed("the head is longer than the message")
+        raise Malformed(f"the head is longer than the message, or than {_LONGEST_HEAD} bytes")
     try:
         head = json.loads(message[8 : 8 + length], parse_constant=_no_constant)
         about, listed = head["about"], head["arrays"]
@@ -95,7 +95,7 @@ def decode(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         if end > len(message):
             raise Malformed(f"array {name[:60]!r} is longer than the message")
         if kind == "bool" and np.any(np.frombuffer(message, np.uint8, end - at, at) > 1):
-            raise Malformed(f"array {name[:60]!r} holds bytes that are no truth values")
+            raise Malformed(f"array {name[:60]!r} contains bytes that are not truth values")
         array = np.frombuffer(memoryview(message)[at:end], dtype).reshape(shape)
         arrays[name] = array.astype(dtype.newbyteorder("="))
         at = end
@@ -105,7 +105,7 @@ def decode(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def split_head(message: bytes) -> tuple[bytes, bytes]:
-    """A message of ours in two: the head, and the arrays."""
+    """A valid message in two parts: the head, and the arrays."""
     at = 8 + int.from_bytes(message[4:8], "little")
     return message[:at], message[at:]
 
@@ -113,14 +113,14 @@ def split_head(message: bytes) -> tuple[bytes, bytes]:
 def _earlier(
     same: list[Any], entries: list[Any], at: int, kind: str, shape: list[int], arrays: dict[str, np.ndarray]
 ) -> np.ndarray:
-    """The array that stands for entry `at`, one before it; the same one, so that no message holds more than its bytes
-    do."""
+    """The earlier array that entry `at` refers to; the same object, so that a message takes no more memory than its
+    bytes."""
     number = same[0]
     if len(same) > 1 or isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < at:
-        raise Malformed("an array names one before it that is not there")
+        raise Malformed("an array refers to an earlier one that does not exist")
     name, *like, _ = entries[number]
     if like != [kind, shape]:
-        raise Malformed("an array names one before it that is of another kind")
+        raise Malformed("an array refers to an earlier one of another type or shape")
     return arrays[name]
 
 

@@ -79,7 +79,7 @@ def check_race(race: Race, width: int, common: int) -> None:
     if count > MOST_MEMORY:
         raise ValueError(coded(
             "not-affine",
-            f"moments: {race.present.shape[1]:,} clients with models of {race.ages:,} ages are {count:,} numbers, "
+            f"moments: {race.present.shape[1]:,} clients with models of {race.ages:,} ages need {count:,} numbers, "
             f"but at most {MOST_MEMORY:,} are supported. Use a smaller limit= in pf.Asynchronous, or pf.run.",
         ))  # fmt: skip
 

@@ -16,7 +16,7 @@ from performative.sweep.names import set_by_name
 
 # How far inside its bounds a search starts.
 _INSIDE = 1e-3
-# No part that bounds its numbers accepts this, nor its negative.
+# Larger in magnitude than any finite bound that a part sets for its numbers.
 _HUGE = 1e12
 
 

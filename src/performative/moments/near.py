@@ -59,7 +59,7 @@ def forecast(problem: Problem, algorithm: Algorithm, start: Theta = None) -> For
 
 
 def _check_inside(problem: Problem, stable: Theta, point: np.ndarray) -> None:
-    """Raise if the boundary of the domain holds the point: rounds are not linear there."""
+    """Raise if the point lies on the boundary of the domain: rounds are not linear there."""
     if problem.domain is None:
         return
     shaped, step = ravel_pytree(stable)[1], _EDGE * (1.0 + np.abs(point).max())

@@ -134,7 +134,7 @@ class Forecast:
 
     @property
     def verdict(self) -> str:
-        """As of `Moments`."""
+        """As in `Moments`."""
         return verdict_of(self.spectral_radius)
 
     def __str__(self) -> str:

@@ -134,7 +134,7 @@ def _search(
     if abs(told[-1] - exact) > _AGREES * abs(exact):
         names = ", ".join(one.name for one in free)
         raise ValueError(
-            f"tune: {names} affects more than can be differentiated: the cost is {after:.8g}, but {told[-1]:.8g} in "
+            f"tune: not all effects of {names} can be differentiated: the cost is {after:.8g}, but {told[-1]:.8g} in "
             "the search. Give values to try instead."
         )
     values = {

@@ -33,8 +33,8 @@ class Asynchronous(AbstractParticipation[InFlight]):
     Args:
         buffer: B, the updates per move
         concurrency: C, how many clients train at any time, drawn uniformly from the idle ones whenever a buffer has
-            been applied; None for all, which restart by themselves. If all train, fast clients contribute more often
-            than their weight implies, as with `FirstK`
+            been applied; None for all: those in the buffer then restart. If all train, fast clients contribute more
+            often than their weight implies, as with `FirstK`
         latency: time a client takes in addition to its steps and communication (set by the run's `Clock`): a
             distribution such as pf.participation.Exponential(mean), or a `Trace`; None for zero
         staleness: the power a in w(s) = (1 + s)^-a, or a list of weights w(0), w(1), ..., of which the last applies to

@@ -63,7 +63,10 @@ class Cyclic(AbstractParticipation[None]):
             sizes = np.bincount(self.groups)
             self.count, self.largest = len(sizes), int(sizes.max())
             if self.k is not None and self.k > sizes.min():
-                raise ValueError(f"Cyclic: k={self.k} clients cannot be drawn from a group of {sizes.min()}.")
+                raise ValueError(
+                    f"Cyclic: k={self.k} clients cannot be drawn from a group of {sizes.min()}; use a smaller k, "
+                    "or None for all."
+                )
 
     @property
     def sums_to_one(self) -> bool:
@@ -83,10 +86,14 @@ class Cyclic(AbstractParticipation[None]):
                 f"Cyclic: {clients} clients cannot form {self.count} groups of equal size; give a list of ids for each."
             )
         if self.largest is None and self.k is not None and self.k > clients // self.count:
-            raise ValueError(f"Cyclic: k={self.k} clients cannot be drawn from a group of {clients // self.count}.")
+            raise ValueError(
+                f"Cyclic: k={self.k} clients cannot be drawn from a group of {clients // self.count}; use a smaller "
+                "k, or None for all."
+            )
         if self.largest is not None and len(self.groups) != clients:
             raise ValueError(
-                f"Cyclic: groups name {len(self.groups)} clients and there are {clients}; each belongs to one group."
+                f"Cyclic: groups contains {len(self.groups)} clients, but there are {clients}; put each into exactly "
+                "one group."
             )
         total = np.bincount(self._membership(clients), weights=np.asarray(weights, np.float64))
         if np.any(total <= 0):

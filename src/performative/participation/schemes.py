@@ -115,9 +115,8 @@ class SchemeTwo(AbstractParticipation[None]):
 
         a_i = p_i N / K   for the K drawn
 
-    Unbiased: E[a_i] = p_i. With unequal p the weights of a round do not sum to one; that is harmless when averaging
-        updates, fatal when averaging models (see `Mean`). Jin et al. 2024, Section 2.4, Scheme II; bound in Theorem
-        3.3.
+    Unbiased: E[a_i] = p_i. With unequal p the weights of a round do not sum to one, which is harmless when averaging
+    updates, fatal when averaging models (see `Mean`). Jin et al. 2024, Section 2.4, Scheme II; bound in Theorem 3.3.
     """
 
     references = ("li2020convergence", "jin2024performative")

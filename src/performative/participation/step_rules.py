@@ -118,7 +118,7 @@ class AdaComm(AbstractSteps[Float[Array, " 2"]]):
         tau_t = ceil(sqrt(F(theta_t) / F(theta_0)) * first),      least <= tau_t <= first
 
     F is the mean loss that the clients of a round report, weighted by a_i; round t uses the report of the previous
-    round. If the loss grows (as it can under reacting data), tau stays at `first`. It requires a positive initial loss;
+    round. If the loss grows (as it can if the data react), tau stays at `first`. It requires a positive initial loss;
     otherwise tau is `first` throughout. A round without a finite report changes nothing. Wang and Joshi, SysML 2019.
     Differs from the paper: tau is updated each round, not once per time interval.
     """

@@ -30,7 +30,7 @@ class Turns(AbstractParticipation[None]):
 
     In turn, players r k, ..., r k + k - 1 (mod G) move in round r; at random, every set of k is equally likely. A
     moving player takes its full step, unlike in `Cyclic` and `SchemeTwo`, which compensate for absent clients with
-    larger weights. For `sharing.Groups` with the same players; `pf.Game(play=...)` adds it.
+    larger weights. Use it with `sharing.Groups` and the same players; `pf.Game(play=...)` does so.
 
     Args:
         players: the player of each client, 0, 1, ...; or how many players there are, one client each
@@ -63,7 +63,9 @@ class Turns(AbstractParticipation[None]):
 
     def check(self, weights: np.ndarray) -> None:
         if len(self.players) != len(weights):
-            raise ValueError(f"Turns: players has {len(self.players)} entries for {len(weights)} clients.")
+            raise ValueError(
+                f"Turns: players has {len(self.players)} entries for {len(weights)} clients; give one per client."
+            )
 
     def tables(self, weights: np.ndarray) -> PyTree:
         """The clients of each player, [players, largest], padded with N."""

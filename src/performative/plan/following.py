@@ -121,7 +121,7 @@ class Tracking:
         within = ", within the accuracy," if found <= self.accuracy and not self.reachable else ""
         return (
             f"Retraining to the minimum on {rows} every {every} of time has an error of {found:.3g}{within} when its "
-            f"models are deployed, these steps {self.error:.3g}: "
+            f"models are deployed, and these steps have one of {self.error:.3g}: "
             f"{'retraining follows' if self.better == 'retraining' else 'steps follow'} more closely. While models are "
             f"in use it is {math.sqrt(again.error.total):.3g}, and {math.sqrt(self.choice.in_use):.3g} for steps."
         )

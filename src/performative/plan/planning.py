@@ -147,7 +147,11 @@ def _check_tracked(privacy: Privacy | None, clip: float | None, local_steps: Seq
 
 def _notes(near: Near, method: str, trial: Trial | None, untried: int) -> tuple[str, ...]:
     """What the prediction relies on, if it is not exact."""
-    others = f"The linear model predicts {untried} more to be faster than that; they were not tried."
+    others = (
+        "The linear model predicts that another setting is faster; it was not tried."
+        if untried == 1
+        else f"The linear model predicts that {untried} other settings are faster; they were not tried."
+    )
     more = (others,) if untried else ()
     if method.startswith("exact"):
         return more

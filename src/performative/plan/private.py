@@ -32,7 +32,7 @@ def private_options(
 
     rows = _rows(problem)
     if privacy.epsilon is None:
-        raise ValueError("plan: privacy needs a budget, pf.Privacy(delta, epsilon).")
+        raise ValueError("plan: privacy must have a budget, as in pf.Privacy(delta, epsilon); got epsilon=None.")
     sizes = [n for n in batches if n <= rows]
     if not sizes:
         raise ValueError(f"plan: a client has {rows} rows; batches must contain a size of at most that; got {batches}.")
@@ -69,7 +69,11 @@ def private_options(
         ranked, reached = [option for _, option in (*close, *rest)], close[0][0]
     first = ranked[0].setting
     kinds = one_of_each(ranked)
-    origin = "was given." if clip is not None else f"leaves {_KEPT:.0%} of gradients unchanged, at start and end."
+    origin = (
+        "was given."
+        if clip is not None
+        else f"leaves {_KEPT:.0%} of gradients unchanged, at the start and at theta_PS."
+    )
     longer = float(np.mean(near.sizes > bound))
     loud = f"{longer:.0%} OF GRADIENTS ARE LONGER THAN THE CLIP: the error will be larger than predicted."
     notes = (
@@ -79,7 +83,7 @@ def private_options(
         "spends less.",
         f"The clip, {bound:.3g}, {origin} The prediction ignores how far clipping moves the stable point: see "
         "pf.theory.pcsgd.",
-        f"Not in epsilon: {_LOOKED}. Plan on similar public or synthetic data to stay within it.",
+        f"Not covered by epsilon: {_LOOKED}. To avoid this, plan on similar public or synthetic data.",
     )
     return Plan(
         accuracy, near.distance, ranked[0], kinds[1] if len(kinds) > 1 else None,

@@ -112,7 +112,7 @@ def straight(problem: Problem, theta: Theta) -> Line:
     if np.linalg.norm(w) <= _STILL * (1.0 + float(np.linalg.norm(start - away))):
         text = (
             f"plan: the data change on their own, but the stable point stands still from time {since:g} on: "
-            f"plan(problem.at({since:g}), ...) plans the way there."
+            f"plan(problem.at({since:g}), ...) plans how to get there."
         )
         raise ValueError(coded("target-moves", text))
     return Line(J, H, V, w, away, since, p)

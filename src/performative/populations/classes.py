@@ -22,7 +22,7 @@ class Classes(AbstractPopulation[None]):
 
         y ~ share_i,      x | y = k ~ N(mean_{i,k} - sensitivity_{i,k} theta, scale_i^2)
 
-    z = (x, y), y = 0, 1, ... and theta of shape (d,). `mean` [C, d] is shared by all clients, [N, C, d] their own;
+    z = (x, y), y = 0, 1, ... and theta of shape (d,). `mean` is [C, d], shared by all clients, or [N, C, d];
     `sensitivity` a number, or [N, C]; `scale` a standard deviation, a number or [N]; `share` [C] or [N, C], None for
     classes of equal size. Shared values are stored once per client. With `intercept` a constant feature 1 is appended,
     and theta has one more entry. The move is the best response to the utility

@@ -33,8 +33,8 @@ def check_shapes(
         allowed = [shape, shape + shape] if name in matrices and shape else [shape]
         if np.ndim(value) > 1 and np.shape(value)[1:] not in allowed:
             raise ValueError(
-                f"{owner}: {name} has shape {np.shape(value)}, but theta has shape {shape} here (the longest of "
-                f"{said} says so); give one number per client, or {[('N', *a) for a in allowed]}."
+                f"{owner}: {name} has shape {np.shape(value)}, but theta has shape {shape} here, the longest among "
+                f"{said}; give one number per client, or {[('N', *a) for a in allowed]}."
             )
 
 

@@ -23,7 +23,7 @@ class Market(AbstractPopulation[World]):
 
         Z_i ~ N(demand_i + sum_j coupling_ij theta_j, scale_i^2),      theta_j the price of seller j
 
-    Client i is a seller's market: of seller i, or of the one that `pf.Game(players=...)` assigns. `demand` is [N] for
+    Client i is the market of one seller: seller i, or the one that `pf.Game(players=...)` assigns. `demand` is [N] for
     one price, [N, d] for d of them; `coupling` [N, players], [N, players, d] by coordinate, or [N, players, d, d];
     `scale` a number or one per client. People face their seller's price and see the others': the world stores the
     others' contribution to demand. If one model is deployed for all, it is every price.

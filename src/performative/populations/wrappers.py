@@ -95,7 +95,10 @@ class Contaminated(AbstractWrapper[tuple[World, PyTree]]):
         dirty = self.outlier.sample(outlier, world[1], theta)
         shapes = [jax.tree.map(jnp.shape, z) for z in (clean, dirty)]
         if shapes[0] != shapes[1]:
-            raise ValueError(f"Contaminated: outlier's samples have shape {shapes[1]}, those of inner {shapes[0]}.")
+            raise ValueError(
+                f"Contaminated: outlier's samples have shape {shapes[1]}, but those of inner have shape {shapes[0]}; "
+                "give an outlier population with samples of the same shape."
+            )
         stray = which < self.fraction
         return jax.tree.map(lambda c, o: jnp.where(stray, o.astype(c.dtype), c), clean, dirty)
 

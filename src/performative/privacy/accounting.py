@@ -136,7 +136,7 @@ def calibrate_noise(epsilon: Number, delta: Number, steps: Number, sampling: Sam
     def rough(multiplier: float) -> float:
         return spent(multiplier, round_down(epsilon / 1e3))
 
-    # A coarse grid overestimates by a few per cent, but shows how fast epsilon falls as the noise grows.
+    # A coarse grid overestimates by a few percent, but shows how fast epsilon falls as the noise grows.
     multiplier = _least(rough, float(epsilon), 1.0, 2.0, 1.02)
     before, after = rough(multiplier / 1.02), rough(multiplier)
     known = math.isfinite(before) and 0.0 < after < before

@@ -245,7 +245,7 @@ def _for_unseen(algorithm: Algorithm, conservative: bool, assumes: list[str]) ->
     multiplier, sampled = protection(algorithm.estimator, size, times, conservative)
     if multiplier == 0:
         raise Uncertified("there is no noise, or not enough for batches of any size")
-    assumes.append("the number of rows that arrive is public, and nobody has two of them under one model")
+    assumes.append("the number of rows that arrive is public, and nobody contributes two of them under the same model")
     return (Releases(multiplier / times if sampled else multiplier, Everyone(), Fraction(algorithm.steps)),)
 
 

@@ -102,9 +102,11 @@ class Ledger:
             book = json.loads(self.file.read_text())
             digest = book.pop("digest")
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise Damaged(f"privacy: {self.file} is not what a run wrote.") from None
+            raise Damaged(f"privacy: {self.file} is not what a run wrote; restore the file.") from None
         if digest != digest_of(json.dumps(book).encode()):
-            raise Damaged(f"privacy: {self.file} was altered since it was written: its digest does not match.")
+            raise Damaged(
+                f"privacy: {self.file} was altered after it was written: its digest does not match. Restore the file."
+            )
         return book
 
     def write(self, upto: int) -> None:

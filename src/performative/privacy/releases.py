@@ -90,7 +90,7 @@ def protection(estimator: AbstractEstimator, size: float, times: int, conservati
     if bound.memory_clip is not None and not conservative:
         raise Uncertified(
             f"{bound.owner}'s memory replays one person's gradient in later steps, so sampling does not protect it and "
-            "sqrt(96) times the noise is no proof; conservative=True uses a valid bound"
+            "multiplying the noise by sqrt(96) is not proved to suffice; conservative=True uses a valid bound"
         )
     clip = one_number(bound.clip, f"{bound.owner}: clip")
     z = one_number(bound.noise_multiplier, f"{bound.owner}: noise_multiplier")

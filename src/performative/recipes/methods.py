@@ -37,7 +37,9 @@ def snapshots(
     if rows is None:
         size = getattr(parts.get("batch"), "n", None) if "batch" in parts else 1
         if not isinstance(size, int):
-            raise ValueError("snapshots: this batch has no fixed size; pass rows, the samples to keep of a data set.")
+            raise ValueError(
+                "snapshots: this batch has no fixed size; pass rows, the number of samples to keep of each data set."
+            )
         steps = parts.get("local_steps", 1)
         check_counts(local_steps=steps)
         rows = size * steps

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 _GROUPS = {
     "Distance to the stable and the optimal point": ("distance_to_stable", "distance_to_optimal"),
     "Risk": ("performative_risk", "decoupled_risk", "risk_spread"),
-    "Agreement of the clients": ("consensus",),
+    "Agreement between clients": ("consensus",),
     "Privacy spent": ("epsilon",),
 }
-_LEVELS, _TOTALS = "Other levels", "Running totals"
+_LEVELS, _TOTALS = "Other quantities", "Running totals"
 # The settings of a sweep are compared by the first of these that was recorded.
 SCORES = ("distance_to_stable", "performative_risk", "distance_to_optimal", "decoupled_risk", "consensus")
 
@@ -44,7 +44,7 @@ def recorded(history: "History") -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def groups(found: dict[str, tuple[np.ndarray, np.ndarray]], history: "History | None" = None) -> dict[str, list[str]]:
-    """Names under headings: known ones first, then other levels, then running totals."""
+    """Names under headings: known ones first, then other quantities, then running totals."""
     sorted_in: dict[str, list[str]] = {}
     for head, names in _GROUPS.items():
         sorted_in[head] = [name for name in names if name in found]

@@ -48,7 +48,7 @@ def sweep_page(sweep: Sweep, title: str | None = None) -> bytes:
         for part in (
             _found(sweep, metric, best),
             card("Every setting by round", _filters(sweep), drawn),
-            card("Where it ends", final),
+            card("Final values by setting", final),
             card("Final values", _table(sweep, [n for n in names if not _total(sweep, n, found)], metric, best)),
             _what(sweep),
         )

@@ -126,7 +126,8 @@ def _check_arguments(algorithms: Any, rounds: Any, repeats: Any, theta: Theta) -
     each = dict(rounds) if isinstance(rounds, Mapping) else dict.fromkeys(algorithms, rounds)
     if set(each) != set(algorithms):
         raise ValueError(
-            f"rounds must be one number, or one for each of the algorithms {list(algorithms)}; got it for {list(each)}."
+            f"rounds must be one number, or one for each of the algorithms {list(algorithms)}; got rounds for "
+            f"{list(each)}."
         )
     check_counts(**{f"rounds of {name}": value for name, value in each.items()})
     return {name: int(each[name]) for name in algorithms}

@@ -144,7 +144,7 @@ class Scoreboard:
         verdict = "is detectable" if self.detectable else "is NOT detectable"
         farther = [name for name in self.ways if self[name].values["distance_to_stable"] > self.gap]
         return (
-            f"{apart}; the performative effect {verdict} by these repeats. "
+            f"{apart}; the performative effect {verdict} with these repeats. "
             f"On the line from static (0) to stable (1) they end at {', '.join(told)} (95 % simultaneous)."
             + (f" Farther from stable than the static baseline: {', '.join(farther)}." if farther else "")
         )

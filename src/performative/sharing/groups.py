@@ -52,7 +52,8 @@ class Groups(AbstractSharing):
         self.count = int(self.group.max(initial=-1)) + 1
         empty = np.setdiff1d(np.arange(self.count), self.group)
         if len(empty) or not self.count:
-            raise ValueError(f"Groups: every group needs a client; {empty.tolist() or 'there is none'} has none.")
+            said = f"{empty.tolist()} has none" if len(empty) else "group is empty"
+            raise ValueError(f"Groups: every group needs a client; {said}.")
         for leaf in jax.tree.leaves(apart):
             check_finite("Groups", apart=leaf)
             if np.shape(leaf)[:1] != (self.count,):
@@ -62,7 +63,9 @@ class Groups(AbstractSharing):
 
     def ready(self, weights: np.ndarray) -> "Groups":
         if len(self.group) != len(weights):
-            raise ValueError(f"Groups: group has {len(self.group)} entries for {len(weights)} clients.")
+            raise ValueError(
+                f"Groups: group has {len(self.group)} entries for {len(weights)} clients; give one per client."
+            )
         return Groups(self.group, np.bincount(self.group, weights), self.apart)
 
     def start(self, theta: Theta) -> PyTree:

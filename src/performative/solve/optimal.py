@@ -105,8 +105,8 @@ def _check_closed(land: Landscape, view: View, closed: np.ndarray, tolerance: fl
     if lower is not None:
         warn(
             "closed-form-disagrees",
-            f"optimal_point: the closed form is not the minimizer of the risk; {_than(view, lower, closed)}. A search "
-            "replaces it.",
+            f"optimal_point: the closed form is not the minimizer of the risk; {_than(view, lower, closed)}. The "
+            "result of a search is used instead.",
         )
     return lower
 

@@ -93,7 +93,7 @@ def _why_not(game: Game, algorithm: Algorithm, foresees: bool) -> str:
     steps = algorithm.participation.steps_of(game.clients, algorithm.local_steps)
     even = steps is not None and np.all(np.asarray(steps) == algorithm.local_steps)
     if strange:
-        return f"what {' and '.join(strange)} do to a gradient is not known here."
+        return f"the effect of {' and '.join(strange)} on a gradient is not known here."
     if not isinstance(algorithm.rate, Constant):
         return "the rate changes from step to step; use a constant one."
     if not algorithm.deploy.each_step and (foresees or algorithm.deploy.period != 1 or not algorithm.deploy.is_regular):
@@ -166,7 +166,7 @@ def _judge(game: Game, play: _Map, at: Any) -> Outlook:
 def _judge_random(play: _Map, count: int, k: int, at: Any) -> Outlook:
     d = len(play.H)
     if math.comb(count, k) > _SETS or d > _SQUARE:
-        why = f"random play of {count} players with {d} numbers is too large to compute."
+        why = f"random play of {count} players with {d} parameters is too large to compute."
         return Outlook("unknown", math.nan, None, math.inf, at, why)
     rounds = [play.of(movers) for movers in itertools.combinations(range(count), k)]
     mean = np.mean(rounds, axis=0)

@@ -70,9 +70,9 @@ def check_rest(problem: Problem, theta: Theta, before: Theta) -> None:
     client = int(np.argmax(apart))
     if apart[client] > _REST:
         text = (
-            f"{owner}: where the memory of client {client} ends under theta = {where} depends on the model that it met "
-            f"first: the ends are {apart[client]:.2g} of its size apart. There is no single world to find a point for; "
-            "follow it from the first model with repeated_risk_minimization or pf.run."
+            f"{owner}: the limit of the memory of client {client} under theta = {where} depends on the model that it "
+            f"met first: two limits differ by {apart[client]:.2g} of their size. There is no single world to find a "
+            "point for; follow it from the first model with repeated_risk_minimization or pf.run."
         )
         raise ValueError(coded("world-keeps-its-start", text))
 

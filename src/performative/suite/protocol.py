@@ -60,7 +60,7 @@ class Result:
         scores: fraction of the gap between never retraining and the oracle that is closed; -inf if a run diverged
         risks: f(theta; theta) of the last model; infinite if it diverged
         failures: number of seeds that diverged; why: the reason, if the method does not apply
-        deployments, samples: most that were spent; seconds: CPU time; quick: whether `Effort.quick` was used
+        deployments, samples: how many a run used, at most; seconds: CPU time; quick: whether `Effort.quick` was used
         path: (deployments, mean score over seeds, each no less than -1) during the run
         facts: of the environment, stored with its stable point: `contraction` of retraining, `gap` (between never
             retraining and the oracle, relative to the oracle's risk), `deployments` of its budget, `clients`,

@@ -9,7 +9,7 @@ import numpy as np
 from performative._base.checks import check_finite, check_flags, nearest
 from performative._base.messages import refused
 from performative.partition import pad_tables
-from performative.tables.any_table import as_pandas
+from performative.tables.any_table import as_pandas, check_flat, ordinary
 from performative.tables.fitted import linear_scores
 from performative.tables.scaling import Standardize, scale_columns
 from performative.types import ArrayLike, Unchecked, as_numbers
@@ -78,7 +78,7 @@ def read_frame(
     positive: Hashable = None,
 ) -> ClientTables:
     """Split a table by client, pad to equal length, and check every column that is used."""
-    frame = as_pandas(frame, "frame", client)
+    frame = ordinary(as_pandas(frame, "frame", client))
     if len(frame) == 0:
         raise ValueError("frame has no rows.")
     check_flags("from_frame", intercept=intercept)
@@ -93,6 +93,8 @@ def read_frame(
     twice = [str(c) for c in frame.columns[frame.columns.duplicated()].unique()]
     if twice:
         raise ValueError(f"frame has duplicate columns: {twice} occur more than once.")
+    for name in frame.columns:
+        check_flat(frame[name], "frame: ")
     empty = 0 if client is None else int(frame[client].isna().sum())
     if empty:
         raise ValueError(f"client={client!r} is missing in {empty} of {len(frame)} rows; drop or fill them first.")
@@ -101,7 +103,7 @@ def read_frame(
     alike = next((word for word in words if words.count(word) > 1), None)
     if alike is not None:
         remedy = "rename one, or drop it" if alike != "intercept" else "drop or rename it, or pass intercept=False"
-        raise ValueError(f"frame has a feature whose name, {alike!r}, another entry of theta has, too: {remedy}.")
+        raise ValueError(f"frame has a feature named {alike!r}, but another entry of theta has this name: {remedy}.")
     if not features:
         has = f"label={label!r}" if client is None else f"client={client!r} and label={label!r}"
         raise ValueError(f"frame has no features: it has only {has}.")
@@ -142,6 +144,11 @@ def read_frame(
         strength = [strength[g] for g in groups]
     strength = np.asarray(as_numbers(strength))
     check_finite("from_frame", strength=strength)
+    if np.any(strength < 0):
+        raise ValueError(
+            f"from_frame: strength must not be negative; got {strength.min():g}. People lower theta.x, the log-odds of "
+            "`positive`; if they try to raise it, pass the other class as `positive`."
+        )
     if strength.shape not in ((), (len(groups),)):
         raise ValueError(
             f"strength must be a number, one per client ({len(groups)} of them: {who[:5]}) or {{client: number}}; "

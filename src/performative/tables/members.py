@@ -15,7 +15,7 @@ from jaxtyping import Float, Shaped
 
 from performative._base.checks import check_counts, check_flags, is_one_of
 from performative.tables.frames import Columns
-from performative.tables.scaling import scale_columns
+from performative.tables.scaling import given_scales
 from performative.types import Unchecked
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _PLACE = "{client}"
 
 
 class TableRefused(ValueError):
-    """A member's table cannot be used. `sentence` uses only the shared file's settings and reveals nothing of rows."""
+    """A member's table cannot be used. `sentence` uses only the shared settings and reveals nothing about the rows."""
 
     def __init__(self, sentence: str, detail: str = ""):
         super().__init__(f"{sentence}: {detail}" if detail else f"{sentence}.")
@@ -71,7 +71,7 @@ class MemberTables:
                 raise ValueError(f"clients must be a number, or distinct names; got {self.clients}.")
             bad = [name for name in self.clients if not name or "/" in name or name.startswith(".")]
             if bad:
-                raise ValueError(f"clients: {bad[0]!r} is used in a path; use a name without '/' and leading dot.")
+                raise ValueError(f"clients: {bad[0]!r} is used in a path; use a name without '/' or a leading dot.")
         else:
             check_counts(clients=self.clients)
         check_counts(rows=self.rows)
@@ -120,7 +120,8 @@ class MemberTables:
         """Center and spread of the features."""
         if self.scales is None:
             return np.zeros(len(self.features)), np.ones(len(self.features))
-        return scale_columns(np.zeros((1, len(self.features))), self.features, self.scales)
+        rule = "scales must give mean and standard deviation of every feature, such as { debt = [40, 12] }"
+        return given_scales(self.scales, self.features, "scales", rule)
 
     @property
     def described(self) -> Columns:
@@ -179,7 +180,7 @@ class MemberTables:
             column = column.astype(str)
             found, positive = column.unique().tolist(), str(self.positive)
             if len(found) > 2 or (len(found) == 2 and positive not in found):
-                raise TableRefused(f"{what} has other classes than positive = {self.positive!r} and one more",
+                raise TableRefused(f"{what} must have two classes, one of them positive = {self.positive!r}",
                                    f"it contains {found[:5]}")  # fmt: skip
             return (column == positive).to_numpy(np.int32)
         hint = "" if self.labels == "real" else "; positive = ... in [data] names the class that is 1"

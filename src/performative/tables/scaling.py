@@ -36,7 +36,7 @@ def scale_columns(
     {feature: (mean, standard deviation)}: these, for every feature
     """
     if isinstance(standardize, Mapping):
-        return _given_scales(standardize, names)
+        return given_scales(standardize, names)
     if not isinstance(standardize, (bool, np.bool_)) and not is_one_of(standardize, "robust"):
         raise ValueError(f"{_RULE}; got {standardize!r}.")
     large = too_large(raw)
@@ -95,22 +95,25 @@ def _check_scales(raw: np.ndarray, names: list[str]) -> None:
         warn(
             "columns-not-scaled",
             f"from_frame: standardize=False, but column {names[large]!r} has values of about {size[large]:.3g}, "
-            f"{names[small]!r} of {size[small]:.3g}: no rate suits both. Use standardize=True, or scale them first.",
+            f"{names[small]!r} of {size[small]:.3g}: no learning rate suits both. Use standardize=True, or scale them "
+            "first.",
         )
 
 
-def _given_scales(scales: Mapping[str, ArrayLike], features: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Scales known in advance, for every feature."""
+def given_scales(
+    scales: Mapping[str, ArrayLike], features: list[str], key: str = "standardize", rule: str = _RULE
+) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " d"]]:
+    """Center and spread known in advance, for every feature; errors name the `key` where they are written."""
     given = {str(name): scale for name, scale in scales.items()}
     for name in given:
         if name not in features:
-            raise ValueError(f"standardize: {name!r} is not a feature of the table.{nearest(name, features)}")
+            raise ValueError(f"{key}: {name!r} is not a feature of the table.{nearest(name, features)}")
     missing = [name for name in features if name not in given]
     if missing:
-        raise ValueError(f"{_RULE}; it has no entry for {missing}. Use (0, 1) to leave a feature unscaled.")
+        raise ValueError(f"{rule}; it has no entry for {missing}. Use (0, 1) to leave a feature unscaled.")
     for name, scale in given.items():
         pair = np.asarray(scale, np.float64) if isinstance(scale, (list, tuple, np.ndarray)) else np.zeros(0)
         if pair.shape != (2,) or not np.all(np.isfinite(pair)) or pair[1] <= 0:
-            raise ValueError(f"standardize: {name!r} needs (mean, standard deviation > 0); got {scale!r}.")
+            raise ValueError(f"{key}: {name!r} needs (mean, standard deviation > 0); got {scale!r}.")
     pairs = np.asarray([given[name] for name in features], np.float64)
     return pairs[:, 0], pairs[:, 1]

@@ -40,7 +40,8 @@ def check_part(
     sitting_out       an aggregator leaves its rows of absent clients bitwise unchanged
     sums              an aggregator that declares it needs only sums makes the same move from the sum alone
     in_a_round        in two rounds of a gathered cohort the model stays finite and absent clients' memory is bitwise
-                      unchanged; the part traces if everyone computes, and a population has the same result there
+                      unchanged; the part can be traced with all clients computing, where a population has the same
+                      result
     expectations      a population's `nodes` and its draws have the same expectations
     settling          a population's `settle` is a fixed point of `deploy`, to which repeated deployment converges;
                       skip it if data never settle: runs do not need it, stable points do
@@ -50,7 +51,7 @@ def check_part(
     cannot break `relabeling`. Without `problem`, a tiny strategic problem with seven clients is used.
 
     Args:
-        part: a population, estimator, participation, channel, aggregator, batch, schedule or domain
+        part: a population, estimator, participation, channel, aggregator, sharing, batch, schedule or domain
         problem: a small problem that the part fits; for a population, one whose loss accepts its samples
         theta: the model to start at; required if the population fits any model
         algorithm: the algorithm to put the part into, if it needs specific other parts (an aggregator that reads what

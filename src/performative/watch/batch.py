@@ -58,7 +58,7 @@ class Rows:
 class Batch:
     """A batch as read: its id, the digest of its content, rows by deployment, and what was dropped.
 
-    `bounded_loss`: the loss was computed from labels and scores, so it lies between 0 and 1.
+    `bounded_loss`: any loss was computed from labels and scores or decisions, so it lies between 0 and 1.
     """
 
     id: str

@@ -22,7 +22,7 @@ Balakrishnan 2020) is the second term alone; Robbins' normal mixture is the firs
 Assumes that a batch's mean is close to normal given the past (or sub-Gaussian with that variance), that rows of a batch
 are independent, and that drift is one of the guesses. phi is estimated from the residuals, with Student's form of the
 evidence: valid in the limit of many looks, like asymptotic confidence sequences (Waudby-Smith et al. 2024), and in
-simulations also for few; there is no evidence before 6 looks plus one per column of x. `randomized` is exact without
+simulations also for few; there is no evidence before 7 looks plus one per column of x. `randomized` is exact without
 any of these assumptions.
 """
 
@@ -34,7 +34,7 @@ from performative.watch.crossing import RIDGE, Nuisance, kinds, least_evidence
 from performative.watch.elimination import solve
 from performative.watch.guesses import LAGS, Guesses, guesses, moves, start, trends
 
-# Looks beyond the unknown level and trend before there is any evidence.
+# Looks after the first, beyond one per column of x, before there is any evidence.
 FIRST = 6
 # If less than this share of a parameter's movement is left beside drift and other parameters, it counts as fixed.
 _STILL = 1e-6

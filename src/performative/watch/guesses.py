@@ -13,7 +13,7 @@ LAGS = {"none": 0, "linear": 0, "walk": 1, "smooth": 2, "any": 0}
 _WALKS = (0.0, *np.geomspace(1e-4, 1e2, 7))
 _LEVELS = (0.0, 0.03, 1.0)
 _SLOPES = (0.0, 1e-4, 1e-2, 0.5)
-# Waves: variances, looks over which height and phase may change, and frequencies (periods of 2.2 looks and more).
+# Waves: variances, looks over which height and phase may change, and frequencies (periods of 2.4 to 31 looks).
 _HEIGHTS = (300.0,)
 _FADING = 20.0
 _FREQUENCIES = tuple(np.arange(0.2, 0.9 * np.pi, 0.4))

@@ -13,7 +13,7 @@ def invert(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Lowest and highest strength with log E(strength) < log 1/alpha; infinite if no endpoint is found.
 
-    The truth is ever outside, at any look, with probability at most alpha, since E(truth) ever reaches 1/alpha with at
+    The probability that the truth is outside at any look is at most alpha, since E(truth) ever reaches 1/alpha with at
     most that probability.
 
     Args:

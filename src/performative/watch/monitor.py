@@ -3,7 +3,8 @@
 import dataclasses
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,8 +22,8 @@ from performative.watch.tally import History, Tally
 
 # Each pair of column and parameter has its own sums; this many pairs, parameters and clients fit in a few megabytes.
 _PAIRS, _PARAMETERS, _CLIENTS = 128, 8, 1000
-# Share of the capital reserved for clients that join after the first look, halved for each.
-_LATER = 0.1
+# Share of the capital reserved for clients that join after the first look: half of what is left to each.
+_LATER = Fraction(1, 10)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +71,8 @@ class Watch:
                 `explore_<name>`
             theta: the model that these people faced, if no column contains it
             explored: its random part, symmetric about 0; used only if it is given from the first batch on
-            time: a number or an ISO date; a batch from before the last look is late
+            time: a number or an ISO date; rows from before the last look are late if their deployment is known,
+                and quarantined if it is not
             id: identifies the batch if it arrives again; None for a digest of its content
         """
         self.tally.batches += 1
@@ -143,14 +145,22 @@ class Watch:
         if d > _PARAMETERS or d * q > _PAIRS:
             raise Fault(
                 "too large",
-                f"{q} columns and {d} parameters are too many to monitor; pass up to {_PARAMETERS} parameters= and "
-                f"columns=, {_PAIRS} pairs in all, such as a score's mean instead of all weights.",
+                f"{q} columns and {d} parameters are too many to monitor: pass at most {_PARAMETERS} parameters= and "
+                f"{_PAIRS} pairs of column and parameter, for example a score's mean instead of all weights.",
             )
         names = {name for part in batch.parts for name in part.client} - set(self.series)
         if len(self.series) + len(names) > _CLIENTS:
             raise Fault("too many clients", f"more than {_CLIENTS} clients; is `client` a person's id?")
         if self.settings.clients is not None and (strange := names - set(self.settings.clients)):
             raise Fault("unknown client", f"client {min(strange)!r} is not in clients=.")
+        first = self._first() or set(batch.parts[0].client)
+        if self.settings.clients is None and first == {ONLY_CLIENT} and (strange := names - first):
+            raise Fault(
+                "clients named late",
+                f"client {min(strange)!r} appears, but the first rows named no client and were given the whole "
+                "capital, so nothing is left for others. Drop the column `client` to monitor everybody together, or "
+                "start a new state to monitor clients.",
+            )
 
     def _fresh(self, part: Rows) -> Rows:
         """The rows that are new, by their ids."""
@@ -208,20 +218,21 @@ class Watch:
         values = self.series[name].log_evidence()
         return float(np.logaddexp.reduce(values, axis=None) - math.log(values.size))
 
+    def _first(self) -> set[str]:
+        """The clients of the first look."""
+        return {name for name, series in self.series.items() if series.first["at"] == 1}
+
     def share(self, name: str) -> float:
-        """A client's share of the capital, fixed when it joins: equal for those named, or those of the first look."""
-        names = list(self.series)
-        if self.settings.clients is not None:
-            return 1 / len(self.settings.clients)
-        first = [one for one in names if self.series[one].first["at"] == 1]
-        if first == names == [ONLY_CLIENT]:  # rows name no clients
-            return 1.0
-        if name in first:
-            return (1 - _LATER) / len(first)
-        return float(_LATER * 0.5 ** (1 + names.index(name) - len(first)))
+        """A client's share of the capital; see `share_at_joining`."""
+        return float(share_at_joining(list(self.series).index(name), self._first(), self.settings.clients))
 
     def log_evidence(self) -> float:
-        """log E of all clients: their mean weighted by `share`; capital kept for future clients counts as 1."""
+        """log E of all clients: their mean weighted by `share`; capital kept for future clients counts as 1.
+
+            E = sum_k w_k E_k + 1 - sum_k w_k
+
+        An E_k is 1 until client k joins, and its w_k is fixed by then, so E is an e-process if every E_k is one.
+        """
         if not self.series:
             return -math.inf
         shares = np.array([self.share(name) for name in self.series])
@@ -242,3 +253,22 @@ class Watch:
     def load(cls, path: str | os.PathLike[str]) -> "Watch":
         """Restore a watch from its saved state; raises `Damaged` if the file was altered."""
         return cast("Watch", state.load(Path(path), cls))
+
+
+def share_at_joining(place: int, first: Collection[str], named: Collection[str] | None) -> Fraction:
+    """The share w of the capital of the client that joined in this place, counted from 0.
+
+        w = 1 / |named|               if all clients were named at the start
+        w = 1                         if the first rows name no client; no other client can join
+        w = 0.9 / |first|             for the clients of the first look
+        w = 0.1 / 2^j                 for the j-th that joins later
+
+    It depends only on what is known when the client joins, and the shares sum to at most 1 however many join.
+    """
+    if named is not None:
+        return Fraction(1, len(named))
+    if set(first) == {ONLY_CLIENT}:
+        return Fraction(place == 0)
+    if place < len(first):
+        return (1 - _LATER) / len(first)
+    return _LATER / 2 ** (1 + place - len(first))

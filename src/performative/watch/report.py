@@ -29,7 +29,7 @@ class WatchReport(Plain):
     """The result of `Watch.report`.
 
     Attributes:
-        looks, rows: how many were used; alpha: the probability of a false alarm over all looks, ever
+        looks, rows: how many were used; alpha: the probability of a false alarm over all looks
         log_evidence: log E for a reaction; by_client: the same of each client
         reactions: of every client, column and parameter
         loss: {"value", "low", "high", "kind"} the mean loss under the deployed models, None without labels

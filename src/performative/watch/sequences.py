@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Bets lambda_i = 2^-i / 2 and their shares of alpha, 1 / ((i + 1)(i + 2)), which sum to 1.
+# Bets lambda_i = 2^-i / 2 and their shares of alpha, 1 / ((i + 1)(i + 2)), which sum to less than 1.
 _BETS = 0.5 * 0.5 ** np.arange(24)
 _LOG_SHARES = -np.log((np.arange(24) + 1.0) * (np.arange(24) + 2.0))
 # Rows at which the asymptotic sequence is narrowest.

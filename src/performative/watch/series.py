@@ -55,7 +55,8 @@ class Series:
     def log_evidence(self) -> np.ndarray:
         """[d, q] log of E: the mean of both kinds of evidence if the first look has random moves too.
 
-        Both kinds from the first look on, or only one forever: adding a kind later would be a second try.
+        Either both kinds from the first look on, or only one for good: adding a kind later would be a second chance of
+        a false alarm.
         """
         if self._known is None:
             self._known = self._evidence(0.0)

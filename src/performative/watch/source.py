@@ -98,6 +98,7 @@ class Models:
 
     def __init__(self, folder: Path):
         self.folder = folder
+        self.file = f"{_DEPLOYMENTS}{KINDS[0]}"
         self.signature: tuple[int, int] | None = None
         self.theta: dict[str, dict[str, float]] = {}
         self.time: dict[str, Any] = {}
@@ -120,7 +121,7 @@ class Models:
             self.theta[key] = {name.removeprefix("theta_"): value for name, value in row.items()}
         if "time" in frame:
             self.time = dict(zip(keys, frame["time"].tolist(), strict=True))
-        self.signature = signature
+        self.file, self.signature = path.name, signature
 
     def complete(self, rows: Any) -> Any:
         """Add the columns theta_<name> and time of their deployments to rows that lack them."""
@@ -130,7 +131,7 @@ class Models:
         keys = frame["deployment"].astype(str).str.strip()
         unknown = sorted(set(keys) - set(self.theta))
         if unknown:
-            raise ValueError(f"deployment {unknown[0]!r} is not in deployments.csv.{nearest(unknown[0], self.theta)}")
+            raise ValueError(f"deployment {unknown[0]!r} is not in {self.file}.{nearest(unknown[0], self.theta)}")
         parameters = next(iter(self.theta.values()))
         frame = frame.assign(**{f"theta_{name}": [self.theta[key][name] for key in keys] for name in parameters})
         return frame if "time" in frame or not self.time else frame.assign(time=[self.time[key] for key in keys])

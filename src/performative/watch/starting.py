@@ -23,7 +23,7 @@ def watch(
 ) -> Watch:
     """Monitor a running deployment: do the data react to the models? Valid for any number of looks.
 
-        P(an alarm is ever raised | no reaction, drift as allowed) <= alpha
+        P(a reaction is ever reported | no reaction, drift as allowed) <= alpha
 
     Evidence for a reaction is an e-process for each client and overall; strengths, the deployed loss, gaps between
     groups and the contraction of retraining come with confidence sequences, which are valid at all looks at once. The
@@ -33,7 +33,7 @@ def watch(
         state: a file written by `Watch.save`; if it exists, the watch resumes and keeps its original settings
         drift: what may move the data besides the models: "none", "linear", "walk", "smooth" (walks, bends and
             waves), or "any": then only the random part of the models counts (`explore_<name>`)
-        alpha: the probability of a false alarm, over all looks
+        alpha: the probability of a false alarm over all looks, for each kind: reaction, loss, gap
         columns: that may react; None for all without a role in the first batch
         parameters: of the model; None for all in the first batch
         clients: all that will ever appear, for equal shares; None gives most to those of the first batch

@@ -10,7 +10,7 @@ import numpy as np
 
 from performative._base.files import Damaged, read_sealed, write_sealed
 from performative.watch.alarms import Alarms
-from performative.watch.batch import Schema
+from performative.watch.batch import ONLY_CLIENT, Schema
 from performative.watch.seen import Seen
 from performative.watch.series import Series
 from performative.watch.settings import Settings
@@ -59,6 +59,7 @@ def load(path: Path, make: Callable[[Settings], Any]) -> Any:
         watch.schema = Schema(*(tuple(names) for names in facts["schema"]))
     for i, (name, one) in enumerate(facts["series"].items()):
         watch.series[name] = Series.from_dict(one, _under(arrays, f"{i}/"))
+    _check_shares(path, watch)
     if facts["models"] is not None:
         watch.models = Series.from_dict(facts["models"], _under(arrays, "models/"))
     previous = facts["previous"]
@@ -68,6 +69,16 @@ def load(path: Path, make: Callable[[Settings], Any]) -> Any:
     watch.history, watch.alarms = History(*facts["history"]), Alarms(facts["alarms"])
     watch.last_time = facts["last_time"]
     return watch
+
+
+def _check_shares(path: Path, watch: Any) -> None:
+    """Earlier versions let clients join rows that name none, whose share of the evidence then fell from 1 to 0.9."""
+    first = {name for name, series in watch.series.items() if series.first["at"] == 1}
+    if watch.settings.clients is None and first == {ONLY_CLIENT} and len(watch.series) > 1:
+        raise Damaged(
+            f"{path}: the first batches named no client and later ones did, which an earlier version accepted; its "
+            "evidence is not valid. Start a new state."
+        )
 
 
 def _under(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

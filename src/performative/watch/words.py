@@ -44,9 +44,9 @@ def _unknown(evidence: float, looks: int, alpha: float, **_: Any) -> str:
 
 def _assumed(drift: str, alpha: float) -> str:
     return (
-        f"Assumed besides the models: {_LAWS[drift]}. Without a reaction, the probability that an alarm is ever raised "
-        f"is at most {alpha:.3g}, however often you look; each interval ever misses the truth with at most that "
-        "probability."
+        f"Assumed besides the models: {_LAWS[drift]}. Without a reaction, the probability that one is ever reported "
+        f"is at most {alpha:.3g}, however often you look; the same holds for the probability that an interval ever "
+        "misses the truth."
     )
 
 

@@ -129,7 +129,7 @@ def test_a_long_body_is_refused_by_what_it_claims(port):
         line.sendall(b"POST /v1/fleet/push HTTP/1.1\r\nHost: x\r\nContent-Length: 200001\r\n\r\n")
         said = b"".join(iter(lambda: line.recv(65536), b""))  # until the gate hangs up
     assert said.startswith(b"HTTP/1.1 413")
-    assert b"has 200001 bytes, and this federation takes at most 200000; `size` under [federation]" in said
+    assert b"has 200001 bytes, and this federation accepts at most 200000; to raise the limit, set `size`" in said
 
 
 def test_a_body_without_a_length_is_refused(port):

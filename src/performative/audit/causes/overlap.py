@@ -11,7 +11,7 @@ from performative.findings import Finding
 
 # Propensities beyond this are not overlap: one row would represent a hundred.
 _LEAST = 0.01
-# Least number of rows per decision, and least share of rows with overlap, for an estimate.
+# Minimum number of rows per decision, and minimum share of rows with overlap, for an estimate.
 _ROWS, _SHARE = 50, 0.1
 # The largest share of rows without overlap if propensities are estimated: none may be dropped then.
 _OUTSIDE = 0.02

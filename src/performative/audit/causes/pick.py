@@ -51,7 +51,7 @@ def effect(
         frame: one row per person and decision (pandas, Polars or PyArrow)
         outcome: numeric column: a label, or a feature that people may change; empty if unknown
         decision: column of 0 and 1
-        score, threshold: column of the score, and the value from which on the decision is 1 (or 0)
+        score, threshold: column of the score, and the value at and above which the decision is 1 (or 0)
         propensity: column of the logged probability of decision = 1
         randomized: column of 0 and 1: whose decision was randomized (a randomized share, exploration)
         deployment, client, time: columns: which model was in force, where, in which period

@@ -18,7 +18,7 @@ class Table:
     Attributes:
         outcome: [n] what happened; NaN if unknown
         decision: [n] 0 or 1, what the model decided
-        score, threshold: what the decision is based on, and the value from which on it is 1
+        score, threshold: what the decision is based on, and the value at and above which it is 1 (or 0)
         propensity: [n] the logged probability of decision = 1
         randomized: [n] whether the decision of this row was randomized
         deployment, client, time: [n] integer codes 0, 1, ...; `time` in order

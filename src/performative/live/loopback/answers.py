@@ -1,4 +1,4 @@
-"""A client that reads no more of a server's answers than it agreed to."""
+"""Limits how much a client reads of a server's answers."""
 
 import threading
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ from performative.live.limits import TooLong, tell_limit
 
 
 class Meter:
-    """Counts what comes in answers since the last `begin`; where it is more than `limit` bytes, reading ends.
+    """Counts the bytes of answers since the last `begin`; raises `TooLong` above `limit` bytes.
 
-    An answer that claims more in its head is not read at all, and a compressed one neither: nobody knows how long it is
-    before it is held.
+    An answer whose headers declare more is not read at all, nor is a compressed one: its length is not known until it
+    is in memory.
     """
 
     def __init__(self, limit: int):
@@ -21,17 +21,17 @@ class Meter:
         self._count, self._lock = 0, threading.Lock()
 
     def begin(self) -> None:
-        """Count from nothing."""
+        """Start counting from zero."""
         with self._lock:
             self._count = 0
 
     def watch(self, response: httpx.Response) -> None:
-        """A hook of httpx, called once the head of an answer is there."""
+        """An httpx hook, called once the headers of an answer have arrived."""
         coding = response.headers.get("content-encoding", "identity").lower()
         if coding != "identity":
             raise TooLong(
-                f"the server sends an answer compressed by {coding[:20]!r}, and how long it is cannot be known before "
-                "it is held; whatever stands before the server must pass answers on as they are"
+                f"the server sends an answer compressed with {coding[:20]!r}, whose length is not known until it is in "
+                "memory; a proxy in front of the server must not compress answers"
             )
         told = response.headers.get("content-length", "")
         if told.isdigit():

@@ -1,10 +1,10 @@
 """A gate in front of an HTTP service: non-public paths are only for processes of this user on this machine.
 
-The kernel says whose socket a local connection comes from (/proc/net/tcp), so no password is needed and none can be
-stolen; a connection from another host has no socket here. Paths that are passed on check for themselves who calls, but
-only once they have read the whole request. So the gate looks at its head first: a body that claims to be longer than
-the limit is refused unread, one without a length too, and long ones are taken only from keys that are known, a few at a
-time from each.
+The kernel says which user's socket a local connection comes from (/proc/net/tcp), so no password is needed and none can
+be stolen; a connection from another host has no socket here. The service authenticates callers of public paths itself,
+but only after it has read the whole request. So the gate looks at the headers first: a body whose declared length
+exceeds the limit is refused unread, as is one without a length, and long ones are accepted only from registered keys, a
+few at a time from each.
 """
 
 import asyncio
@@ -18,16 +18,16 @@ from typing import Any
 
 from performative.live.limits import limit_here, tell_limit
 
-# A body up to here is taken from anybody: an honest stranger is told why it is not let in.
+# A body of up to this size is accepted from anybody, so that an honest stranger is told why it is rejected.
 SMALL = 1 << 16
-# Answered to everybody, by the gate itself: it says that there is one.
+# Answered by the gate itself, to anybody: it shows that there is a gate.
 SIGN = "/gate"
-# What holds much memory at the service, though little is asked.
+# Paths that take much memory in the service although their requests are short.
 HEAVY = ("/pull-object",)
-# Long requests and answers of one caller that are under way at once; the rest wait. An honest node has two, and as many
-# again whose connection broke without the service being told.
+# Long requests and answers of one caller in progress at once; the rest wait. An honest node has two, and as many again
+# whose connection broke without the service noticing.
 AT_ONCE = 4
-# Seconds in which the next piece of a long body must come, and in which a whole answer must be taken.
+# Seconds within which the next piece of a long body must arrive, and within which a whole answer must be received.
 _NEXT, _WHOLE = 60.0, 600.0
 _ESTABLISHED = "01"
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
@@ -36,17 +36,17 @@ Headers = Mapping[bytes, bytes]
 
 
 class Gate:
-    """An ASGI application before another.
+    """An ASGI application in front of another.
 
     Args:
-        passes: the beginning of paths that everybody may ask for, None for none
+        passes: the prefix of public paths, None if there are none
         caller: caller(headers) -> the proven key of a known caller, or None; without it nobody is known
     """
 
     def __init__(self, inner: Any, passes: str | None, caller: Callable[[Headers], bytes | None] | None = None):
         self.inner, self.passes, self.caller = inner, passes, caller
         self.limit = limit_here()
-        # Kept as long as somebody holds or awaits one.
+        # An entry lives as long as somebody holds or awaits it.
         self._turns: weakref.WeakValueDictionary[bytes, asyncio.Semaphore] = weakref.WeakValueDictionary()
 
     def __getattr__(self, name: str) -> Any:
@@ -63,11 +63,11 @@ class Gate:
         if ours:
             return await self.inner(scope, receive, send)
         if scope["type"] == "http":
-            return await _answer(send, 403, "for the server's own user, on its own machine")
+            return await _answer(send, 403, "only for the server's own user, on the server's machine")
         return await send({"type": "websocket.close", "code": 1008})
 
     async def _pass(self, scope: Any, receive: Any, send: Any) -> None:
-        """Everybody may ask, but not with a body that fills the memory."""
+        """A public path: open to everybody, but not to bodies that would fill the memory."""
         headers = dict(scope["headers"])
         told = headers.get(b"content-length", b"0")
         if b"transfer-encoding" in headers:
@@ -84,13 +84,13 @@ class Gate:
             turn = self._turns.setdefault(key, asyncio.Semaphore(AT_ONCE))
             async with turn:
                 return await self.inner(scope, _counted(receive, length, _NEXT), _within(send))
-        if length <= SMALL:  # the service says why not
+        if length <= SMALL:  # the service says why it rejects the caller
             return await self.inner(scope, _counted(receive, length, None), send)
-        return await _answer(send, 401, f"a body of more than {SMALL} bytes is taken from registered members alone")
+        return await _answer(send, 401, f"a body of more than {SMALL} bytes is accepted only from registered members")
 
 
 def _counted(receive: Any, length: int, seconds: float | None) -> Any:
-    """What is received, ended where more comes than was claimed, or nothing for so many seconds."""
+    """What is received; disconnects if more arrives than was declared, or nothing for so many seconds."""
     left = length
 
     async def counted() -> Any:
@@ -107,7 +107,7 @@ def _counted(receive: Any, length: int, seconds: float | None) -> Any:
 
 
 def _within(send: Any) -> Any:
-    """An answer that is not taken in time is given up, and its connection with it."""
+    """Give up an answer that is not received in time, and its connection."""
 
     async def timed(message: Any) -> None:
         async with asyncio.timeout(_WHOLE):
@@ -117,7 +117,7 @@ def _within(send: Any) -> Any:
 
 
 async def _answer(send: Any, status: int, words: str) -> None:
-    """An answer that does not wait for the rest of the request: what still comes is not read."""
+    """Answer without waiting for the rest of the request, which is not read."""
     text = words.encode()
     headers = [
         (b"content-type", b"text/plain"),

@@ -1,4 +1,4 @@
-"""Logs of Flower's processes, which grow by the hour: the last so many bytes, and as many again in NAME.log.1."""
+"""Limit the logs of Flower's processes, which keep growing: the last bytes, and at most as many again in NAME.log.1."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ import threading
 import time
 from pathlib import Path
 
-# Bytes of a log, and seconds between two looks at one.
+# Bytes of a log, and seconds between two checks.
 LONGEST, _LOOK = 4 << 20, 30.0
 
 
@@ -16,9 +16,9 @@ def is_long(path: Path) -> bool:
 
 
 def shorten(path: Path) -> bool:
-    """Let a log that is too long begin anew; what it held lies in NAME.log.1.
+    """Empty a log that is too long, after copying it to NAME.log.1.
 
-    Those who write to it append, and so go on at its beginning. A line that comes between copy and cut is lost.
+    Its writers append, so they continue at the beginning. A line written between copying and emptying is lost.
     """
     if not is_long(path):
         return False
@@ -28,7 +28,7 @@ def shorten(path: Path) -> bool:
 
 
 def keep_output_short() -> None:
-    """Look after the file that this process writes to, if it is one, until it ends."""
+    """Keep this process's output short, if it goes to a file, until the process ends."""
     if not stat.S_ISREG(os.fstat(1).st_mode):
         return
     path = Path(os.readlink("/proc/self/fd/1"))

@@ -228,13 +228,13 @@ def _wait_for_superlink(site: Site, until: float, timeout: float) -> None:
 
 
 def largest_of(site: Site) -> int | None:
-    """The limit that the SuperLink was started with; None where it does not run."""
+    """The limit that the SuperLink was started with; None if it is not running."""
     entry = recorded(site, "superlink")
     return entry.get("largest") if entry and living(entry) else None
 
 
 def _start_superlink(site: Site, largest: int) -> bool:
-    """Start the SuperLink where it does not run: same database, same port unless somebody took it."""
+    """Start the SuperLink unless it is running: same database, same port unless another program took it."""
     if living(recorded(site, "superlink")):
         return False
     port = site.port()

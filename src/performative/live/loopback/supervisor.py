@@ -203,8 +203,8 @@ class Supervisor:
         kept.pause = SHORTEST_PAUSE if steady else min(LONGEST_PAUSE, 2 * kept.pause)
         kept.pid, kept.due = None, now if steady or code == 0 else now + kept.pause
         if name == "supernode" and self.site.joined and code >= 0 and not self.leaving and not self.let_in():
-            # It tries for ever where it is not heard; so this was a refusal, and asking again would not help.
-            self.say("the server does not let this node in: it is not approved, or not any more")
+            # It retries forever while the server is unreachable; so it was rejected, and trying again would not help.
+            self.say("the server rejects this node: it is not approved, or no longer")
             write_whole(self.site.folder / REFUSED, json.dumps({"time": time.time()}).encode())
             self.obey(bytes([signal.SIGTERM]))
             return
@@ -216,14 +216,14 @@ class Supervisor:
                     left.orphan, left.until = True, now + GENTLY
 
     def let_in(self) -> bytes:
-        """What the SuperNode that was started last said when it was let in; nothing where it was not."""
+        """The line in which the last SuperNode logged that the server accepted it; b"" if there is none."""
         with open(self.site.log(self.name), "rb") as file:
             file.seek(self.log_from)
             lines = file.read(1_000_000).splitlines(keepends=True)
         return next((line for line in lines if LET_IN in line), b"")
 
     def shorten_log(self) -> None:
-        """Where it is too long; that the SuperNode was let in is still said in it."""
+        """Shorten a log that is too long, but keep the line that says that the SuperNode was accepted."""
         said = self.let_in() if is_long(self.site.log(self.name)) else b""
         if shorten(self.site.log(self.name)):
             self.log_from = 0

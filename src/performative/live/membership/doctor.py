@@ -69,7 +69,7 @@ def _membership(site: Site) -> Iterator[Check]:
     elif not (site.folder / REFUSED).exists():
         yield Check("membership", f"{name} is client {told['client']}")
     elif may_ask(site.folder.parent):
-        yield Check("membership", f"the server has not approved {name}", f"`federation approve` there, or {remedy}")
+        yield Check("membership", f"the server has not approved {name}", f"run `federation approve` there, or {remedy}")
     else:
         yield Check("membership", f"the server does not accept {name} anymore", f"if it was expelled, {remedy}")
 
@@ -152,7 +152,7 @@ def _ask(connection: HTTPConnection) -> str | None:
         connection.request("GET", SIGN)
         answer = connection.getresponse()
         if answer.status != 204:
-            raise OSError(f"it answers {answer.status}, but a gate answers 204")
+            raise OSError(f"the answer has status {answer.status}; a gate answers 204")
         return answer.getheader("date")
     finally:
         connection.close()

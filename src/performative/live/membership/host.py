@@ -78,7 +78,7 @@ def take(invitation: Invitation, folder: Path, accept: str | None) -> str:
         _unpack(invitation.app, private_folder(proposed))
         raise ValueError(
             f"the app has changed: {known['app'][:12]} is now {invitation.app_hash[:12]}. It is in {proposed}, and "
-            f"nothing of it was run; review it, then agree with --accept {invitation.app_hash[:12]}."
+            f"none of it was run; review it, then accept it with --accept {invitation.app_hash[:12]}."
         )
     if time.time() > invitation.expires:
         raise ValueError("the invitation has expired; ask for a new one.")
@@ -130,12 +130,12 @@ def _write_down(site: Site, folder: Path, invitation: Invitation, known: dict[st
 
 
 def _unpack(app: bytes, folder: Path, earlier: frozenset[Path] = frozenset()) -> None:
-    """Unpack the app's files for the owner to review. Of what is there only files of the `earlier` app are removed."""
+    """Unpack the app's files for the owner to review. Existing files are removed only if of the `earlier` app."""
     _check_app(app, folder, earlier)
     compiled = {Path(importlib.util.cache_from_source(str(name))) for name in earlier if name.suffix == ".py"}
     old = earlier.union(path for path in compiled if not path.is_absolute())
     folders = {parent for name in old for parent in _folders_of(name)}
-    linked = {parent for parent in folders if (folder / parent).is_symlink()}  # what is in there is elsewhere
+    linked = {parent for parent in folders if (folder / parent).is_symlink()}  # what they contain lies elsewhere
     for name in old:
         place = folder / name
         if linked.isdisjoint(name.parents) and (place.is_file() or place.is_symlink()):
@@ -193,7 +193,7 @@ def _folders_of(name: Path) -> list[Path]:
 
 
 def _files_of(bundle: Path) -> frozenset[Path]:
-    """The files of the app that was accepted before; none where its bundle is lost."""
+    """The files of the app that was accepted before; none if its bundle is lost."""
     try:
         with zipfile.ZipFile(bundle) as archive:
             return frozenset(Path(one.filename) for one in archive.infolist() if not one.is_dir())
@@ -272,7 +272,7 @@ def start(folder: Path, data: Path | None, address: str | None) -> bool:
 
 
 def _settings(folder: Path, site: Site, told: dict[str, Any]) -> dict[str, Any]:
-    """The node's settings. This runs the app for the first time: its owner has had it to review."""
+    """The node's settings. This runs the app for the first time; the member has had the chance to review it."""
     made = load_federation(folder / "app.py")
     data = told["data"]
     if isinstance(made.source, TableSource):
@@ -339,7 +339,7 @@ def member_status(folder: Path) -> dict[str, Any]:
 
 
 def member_lines(found: dict[str, Any]) -> list[str]:
-    """The same for people."""
+    """The status as lines of text."""
     return [
         f"{found['member']}, client {found['client']}: {found['state']}",
         f"server at {found['address']}; app {found['app'][:12]}; authority until {found['authority_until']}",

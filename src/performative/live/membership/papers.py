@@ -154,20 +154,20 @@ def read_request(path: Path) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidSignature, UnsupportedAlgorithm):
         raise ValueError(
             f"{path} is not signed with the key that it names: it was changed, or the sender does not have that key. "
-            "Ask the member to send the file that `federation join` wrote once more, or invite it again."
+            "Ask the member to resend the file that `federation join` wrote, or invite the member again."
         ) from None
     return facts
 
 
 def fingerprint(public_key: str) -> str:
-    """What people compare by voice: 128 bits of the sha256 of a public key (PEM)."""
+    """The fingerprint of a public key (PEM), to be compared by voice: 128 bits of its sha256."""
     from cryptography.hazmat.primitives import serialization
 
     return _digits_of(serialization.load_pem_public_key(public_key.encode()))
 
 
 def federation_fingerprint(federation: str, told: str | None = None) -> str:
-    """The same for a federation's key (hex). `told`: what the server's owner read out; another one is refused."""
+    """The same of a federation's key (hex). `told`: what the server's owner read out; any other is refused."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     read = _digits_of(Ed25519PublicKey.from_public_bytes(bytes.fromhex(federation)))

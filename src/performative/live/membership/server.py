@@ -193,7 +193,7 @@ def approve(app: Path, file: Path, told: str | None = None) -> dict[str, Any]:
     if told is not None and told.replace(" ", "").lower() != read.replace(" ", ""):
         raise ValueError(
             f"--fingerprint: the key in {file} has the fingerprint {read}, not this one. Nothing was "
-            "approved; ask the member to read out its key's again, and if it differs, invite it again."
+            "approved; ask the member to read it out again, and if it still differs, invite the member again."
         )
     _needs_superlink(site)
     with in_turn(site.folder):

@@ -7,7 +7,7 @@ from performative.live.flower import client_app, server_app
 
 
 def before_deploy(theta, report):
-    """Called on the server with every new model. Return False, or a reason, to reject it."""
+    """Called on the server before a new model is deployed. Return False, or a reason, to reject it."""
     return True
 
 

@@ -61,7 +61,7 @@ def _works_of(thing: object) -> Iterator[Found]:
         yield thing.__name__, _references(thing)
     else:
         raise TypeError(
-            "cite() takes algorithms, problems, parts, histories, recipes and names of such; "
+            "cite() takes algorithms, problems, parts, histories, recipes and their names; "
             f"got {type(thing).__name__}. Pass several as separate arguments: cite(problem, algorithm)."
         )
 

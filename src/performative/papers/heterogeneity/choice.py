@@ -26,7 +26,7 @@ def power_of_choice(
     # Skewed levels: with symmetric ones the biases in both directions nearly cancel.
     levels = spread * np.random.default_rng(seed + 1).standard_exponential(clients)
     ours = replace(parabolas(clients, curvature, spread, reaction, seed), level=levels)
-    same = replace(ours, level=(1.0 - ours.reaction) * ours.stable)  # all clients have one minimum
+    same = replace(ours, level=(1.0 - ours.reaction) * ours.stable)  # all clients share one minimum
     sized = replace(ours, weights=np.arange(1, clients + 1) / (clients * (clients + 1) / 2))
     bad = np.arange(clients) < hostile
     attacked, honest = replace(ours, level=np.where(bad, far, ours.level)), ours.balance(np.where(bad, 0, ours.weights))

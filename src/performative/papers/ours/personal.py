@@ -1,4 +1,4 @@
-"""One model per bank, pulled towards the shared one: where banks settle, and what it costs their clients."""
+"""One model per bank, pulled toward the shared one: where banks settle, and what it costs their clients."""
 
 from typing import Any
 

@@ -99,7 +99,7 @@ def scaled(s: Study, weight_variance: float, k: int) -> Outcome:
 
 
 def unequal_weights(clients: int, variance: float) -> np.ndarray:
-    """Weights that sum to one with exactly this variance: quantiles of a lognormal with its spread solved for."""
+    """Weights that sum to one with exactly this variance: quantiles of a lognormal whose spread is solved for."""
     z = stats.norm.ppf((np.arange(clients) + 0.5) / clients)
 
     def weights(spread: float) -> np.ndarray:

@@ -24,7 +24,7 @@ class Borrowers(NamedTuple):
     penalty: float
 
     def scores(self, models: np.ndarray) -> np.ndarray:
-        """x.theta after people reacted to theta, [models, rows]."""
+        """x.theta once people have reacted to theta, [models, rows]."""
         size = np.linalg.norm(models, axis=1, keepdims=True)
         return models @ self.x.T - self.beta * self.y * size**2 / np.maximum(self.floor, size)
 
@@ -44,7 +44,7 @@ class Borrowers(NamedTuple):
         return self.x - self.beta * np.outer(self.y, theta / max(self.floor, float(np.linalg.norm(theta))))
 
     def response_error(self, theta: np.ndarray, count: int = 5) -> float:
-        """Largest distance of x under theta from the maximizer of Example 2.3's utility, over `count` who react."""
+        """Largest distance of x under theta from the maximizer of Example 2.3's utility, over `count` who can react."""
         chosen = np.flatnonzero(self.y == 1)[:count]
         size = max(self.floor, float(np.linalg.norm(theta)))
         # beta times the utility, negated, so both terms have the same scale.

@@ -74,7 +74,7 @@ def _rate_share(start: float, box: float, T: int, p: float, a: float, b: float, 
 
 
 def _change(q: ClippedQuadratic, box: float) -> float:
-    """Largest excess of a gradient change over Lemma A.2, over models and worlds; L is the larger of two constants."""
+    """Largest gradient change less Lemma A.2's bound, over models and worlds; L is the larger of two constants."""
     u, v = (part.ravel() for part in np.meshgrid(*[np.linspace(-box, box, 41)] * 2))
     du, dv = np.subtract.outer(u, u), np.subtract.outer(v, v)
     allowed = gradient_change(max(1.0, q.a), q.beta, abs(du), abs(dv))

@@ -97,7 +97,10 @@ def terms(
 
 
 def _score_over_path(demand: float, gamma: float, seed: int, goods: int = 5, samples: int = 100_000) -> float:
-    """Variance of one sample's gradient in pricing at the optimal prices, f and df/dtheta known: score over path."""
+    """Variance of one sample's score-function gradient over that of its pathwise gradient, in pricing.
+
+    At the optimal prices, with f and df/dtheta known.
+    """
     theta = np.full(goods, demand / (2.0 * gamma))
     noise = np.random.default_rng(seed).standard_normal((samples, goods))
     z = demand - gamma * theta + noise

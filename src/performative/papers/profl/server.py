@@ -16,7 +16,7 @@ def walk(
 ) -> np.ndarray:  # fmt: skip
     """Algorithm 2 on [-reach, reach], [repeats, rounds]; without a window the gradients are exact.
 
-    whole: alpha_i of those enrolled are scaled to sum to one; False: as printed.
+    whole: whether the alpha_i of those enrolled are scaled to sum to one; False uses them as printed.
     """
     rng, clients = np.random.default_rng(s.seed), len(gamma)
     alpha = np.full(clients, 1.0 / clients) if alpha is None else alpha

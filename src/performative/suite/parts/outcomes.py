@@ -61,7 +61,7 @@ class Labels(AbstractRows[None]):
         """Each row with either label, weighted by its probability: exact, and smooth in theta."""
         row, weight = table_nodes(self.capacity, self.rows)
         chance = jax.vmap(lambda one: self._chance(one, theta))(row)
-        # Below any probability the label is 1, above it is 0.
+        # -1 lies below any probability, so the label is 1; 2 lies above, so it is 0.
         which = jnp.concatenate([jnp.full(row.shape, -1.0), jnp.full(row.shape, 2.0)])
         weights = jnp.concatenate([weight.astype(chance.dtype) * c for c in (chance, 1 - chance)])
         return (jnp.concatenate([row, row]), which), weights

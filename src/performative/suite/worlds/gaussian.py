@@ -54,8 +54,8 @@ def beyond_one() -> Setting:
 
 @register("gaussian-vector-v1", family="gaussian")
 def vector() -> Setting:
-    """Mean estimation in ten dimensions, z ~ N(m + A theta, I), A 0.8 times a rotation: retraining spirals in, and
-    coordinates cannot be treated one by one. theta_PS = theta_PO = (I - A)^-1 m."""
+    """Mean estimation in ten dimensions, z ~ N(m + A theta, I), A 0.8 times an orthogonal matrix: retraining spirals
+    in, and coordinates cannot be treated one by one. theta_PS = theta_PO = (I - A)^-1 m."""
     rng = np.random.default_rng(5)
     turn = 0.8 * np.linalg.qr(rng.standard_normal((10, 10)))[0]
     mean = rng.standard_normal(10)

@@ -85,8 +85,8 @@ def private_quadratic() -> Setting:
 @register("unequal-dirichlet-v1", family="unequal")
 def dirichlet() -> Setting:
     """The breast cancer table at twelve clinics, split by a Dirichlet(0.3) draw over labels: some see hardly any
-    malignant cases, sizes differ tenfold, and those with few rows react most (strength up to 3). Real features,
-    simulated reaction."""
+    malignant cases, sizes range from 8 to 131 rows, and those with few rows react most (strength up to 3). Real
+    features, simulated reaction."""
     table = data.breast_cancer()
     x = (table.x - table.x.mean(axis=0)) / table.x.std(axis=0)
     x, y = np.column_stack([x[:, :10], np.ones(len(x))]), (table.y == 0).astype(np.int64)
@@ -124,7 +124,7 @@ def work() -> Setting:
 
 @register("unequal-many-v1", family="unequal")
 def many() -> Setting:
-    """Two hundred clients with power-law weights, the heaviest fifty times the median; random eps_i from -1 to 1.5,
+    """Two hundred clients with power-law weights, the heaviest fifty times the mean; random eps_i from -1 to 1.5,
     with their own means and noise levels, half of them responding to a deployment. Rows are few: five per client."""
     rng = np.random.default_rng(61)
     weights = np.arange(1.0, 201.0) ** -1.2

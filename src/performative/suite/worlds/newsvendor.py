@@ -57,9 +57,9 @@ def exact_risk(
 
 @register("newsvendor-v1", family="newsvendor")
 def newsvendor() -> Setting:
-    """A shop whose full shelves attract customers: demand is N(20 + 0.5 order, 16); a missing paper costs 4, a leftover
-    one 1, each paper ordered 1. Retraining settles at an order that takes the demand as given; the optimal order is
-    smaller, since each paper attracts half a customer who must be served too (closed forms by the normal quantile)."""
+    """A shop whose full shelves attract customers: demand is N(20 + 0.5 order, 16); a missing unit costs 4, a leftover
+    one 1, each unit ordered 1. Retraining settles at an order that takes the demand as given; the optimal order is
+    smaller, since each unit attracts half a customer who must be served too (closed forms by the normal quantile)."""
     a, b, s, under, over, cost = 20.0, 0.5, 4.0, 4.0, 1.0, 1.0
     stable, optimal = ((a + s * stats.norm.ppf((under - c) / (under + over))) / (1 - b) for c in (cost, cost / (1 - b)))
     problem = Problem(NewsvendorLoss(under, over, cost), Gaussian(np.array([a]), b, s))

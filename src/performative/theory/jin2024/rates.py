@@ -23,7 +23,7 @@ class Beside:
     """A theorem's bound next to the exact error, after each round, the start first.
 
     Attributes:
-        t: local steps so far; bound, exact: on and of E (theta_t - theta_PS)^2
+        t: local steps so far; exact: E (theta_t - theta_PS)^2; bound: the theorem's bound on it
         bound_limit, exact_limit: the limits of t times each
     """
 

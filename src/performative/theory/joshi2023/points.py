@@ -23,7 +23,7 @@ _ROUNDING = 1e-12
 
 @dataclasses.dataclass(frozen=True)
 class Floor:
-    """|grad F|^2 as t grows, exactly: point is where the mean settles, drift its squared gradient.
+    """|grad F|^2 as t grows, exactly: point is where the mean settles, drift is |grad F|^2 there.
 
     Attributes:
         noise, participation: their parts of the variance, to first order in eta

@@ -158,7 +158,7 @@ def gradient_change(L: float, beta: float, model: Values, world: Values) -> Any:
     return L * model + L * beta * world
 
 
-@numbered("li2024", "Lemma A.1", "what is asked of the steps")
+@numbered("li2024", "Lemma A.1", "conditions on the steps")
 def unmet_steps(eta: np.ndarray, mu: float, limit: float, power: int = 1) -> tuple[str, ...]:
     """What Lemma A.1 requires of the steps: (gamma_t / gamma_{t+1})^p <= 1 + mu gamma_{t+1} / 2, gamma <= limit.
 

@@ -2,7 +2,7 @@
 
     sigma = c z,   z the noise multiplier;   phi = d z^2 / T
 
-Li, Yemini, Wai 2024, Corollaries 3.7 and 3.8. The noise is a multiplier, so a calibrated one can be used: (14), z^2 = T
+Li, Yemini, Wai 2024, Corollaries 3.7 and 3.8. The noise is given by z, so a calibrated z can be used: (14), z^2 = T
 log(1 / delta) / (m epsilon)^2, does not provide the privacy it claims. These minimize a worst-case bound, not the
 error: if large gradients are rare, a smaller clip is better. Each returns the minimal bound with its `step` and `clip`;
 the term `clipping` is bias plus noise, unless `noise` is a separate term.

@@ -28,7 +28,7 @@ def sample_size_terms(
     return above, 2 * tolerance - bias
 
 
-@numbered("zheng2024", "Section 5.3, n", "samples that an allowed error asks for")
+@numbered("zheng2024", "Section 5.3, n", "sample size for an allowed error")
 @checked
 def sample_size(
     given: PerformativeAssumptions, tolerance: Positive, *, eta: Positive, window: Count, reach: Positive,
@@ -37,8 +37,8 @@ def sample_size(
     """Section 5.3: the smallest n for an error of the second term within Phi = tolerance, d = 1; inf if there is none.
 
     Differs from the paper: eta^4 |dtheta|^-2 in the denominator, where eta^2 |dtheta|^2 is printed, and l_max^2 stands
-    before F^2 as well. As `lemma_5_7` says, log(2 / phi) should be twice that; as printed here, for comparison with
-    `AdaptiveSize`.
+    before F^2 as well. As `lemma_5_7` says, log(2 / phi) should be twice that; it is kept as printed, for comparison
+    with `AdaptiveSize`.
     """
     check_confidence(confidence)
     spread, l2 = variance * math.log(2.0 / confidence), given.l_max**2
