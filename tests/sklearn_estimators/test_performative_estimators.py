@@ -136,6 +136,14 @@ def test_clients_of_their_own_strength():
     np.testing.assert_allclose(shown[bank == "south"], X[bank == "south"] - 0.8 * model.coef_[0], atol=1e-12)
     with pytest.raises(ValueError, match=r"strength has no entry for \['south'\]"):
         PerformativeClassifier(strength={"north": 1.0}).fit(X, Y, clients=bank)
+    with pytest.raises(ValueError, match=r"strength is given by client, so pass clients="):
+        model.score(X, Y)
+    gone = np.asarray([None, *bank[1:]], object)
+    for missing in (gone, np.where(gone == None, np.nan, gone)):  # noqa: E711
+        with pytest.raises(ValueError, match=rf"clients is missing in 1 of {len(X)} rows"):
+            model.fit(X, Y, clients=missing)
+    with pytest.raises(ValueError, match=r"clients must be all numbers or all text"):
+        model.fit(X, Y, clients=np.asarray([3, *bank[1:]], object))
     with pytest.raises(ValueError, match="one client for each of the 120 rows"):
         model.fit(X, Y, clients=["a"])
 

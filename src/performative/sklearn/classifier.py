@@ -33,8 +33,9 @@ class PerformativeClassifier(ClassifierMixin, AbstractPerformative):  # type: ig
         max_iter, tol: most retrainings, and the step (relative to 1 + |theta|) at which retraining has settled
 
     `predict` classifies rows as they are observed. `score` is the accuracy *once people have responded to this model*,
-    so GridSearchCV selects by what happens after deployment; pass it people before they respond. If everybody responds
-    in the same way, a free intercept undoes the response, and the stable point is the optimal one.
+    so GridSearchCV selects by what happens after deployment, unless `scoring` is passed: "accuracy" and the like call
+    `predict`, on people who have not responded. If everybody responds in the same way, a free intercept undoes the
+    response, and the stable point is the optimal one. There is no `sample_weight` in `fit`.
 
     Attributes:
         classes_, coef_ [1, d], intercept_ [1], n_features_in_, feature_names_in_: as in scikit-learn

@@ -56,7 +56,13 @@ def client_numbers(owner: str, clients: ArrayLike | None, rows: int) -> tuple[li
     who = np.asarray(clients)
     if who.shape != (rows,):
         raise ValueError(f"{owner}: clients must name one client for each of the {rows} rows; got shape {who.shape}.")
-    found, number = np.unique(who, return_inverse=True)
+    missing = int(np.sum(np.asarray([name is None or name != name for name in who.tolist()], bool)))
+    if missing:
+        raise ValueError(f"{owner}: clients is missing in {missing} of {rows} rows; name a client for each, or drop them.")
+    try:
+        found, number = np.unique(who, return_inverse=True)
+    except TypeError:  # they cannot be sorted
+        raise ValueError(f"{owner}: clients must be all numbers or all text; got {who[:5].tolist()}.") from None
     return found.tolist(), number
 
 
@@ -65,6 +71,8 @@ def strengths_of(
 ) -> Float[np.ndarray, "..."]:
     """A number, one per client [N], or one per client and class [N, 2], as `populations.Strategic` expects."""
     if isinstance(strength, Mapping):
+        if clients == [None]:
+            raise ValueError(f"{owner}: strength is given by client, so pass clients=, the client of each row, too.")
         missing = [name for name in clients if name not in strength]
         if missing:
             raise ValueError(
