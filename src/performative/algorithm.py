@@ -119,5 +119,5 @@ def check_rate(value: Numbers) -> None:
     if step.dtype.kind not in "iuf" or step.ndim or not np.isfinite(step) or step < 0:
         raise ValueError(
             f"rate must be a finite number >= 0, or a schedule such as pf.schedules.harmonic(20.0, 200.0); got "
-            f"{repr(step.item()) if step.dtype.kind == 'U' else value}."
+            f"{repr(step.item()) if step.dtype.kind == 'U' and not step.ndim else value}."
         )

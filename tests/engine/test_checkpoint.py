@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import performative as pf
+from performative._base.describe import describe
 
 # Kills itself in the middle of its second checkpoint: the arrays are there, the file that names them is not yet renamed
 # into its place. With two folders it goes on in the first, and runs without a break in the second.
@@ -177,3 +178,18 @@ def test_another_closure_is_another_loss(tmp_path):
     pf.run(pf.Problem(scaled_loss(1.0), PROBLEM.population), pf.p_fedavg(rate=0.1), rounds=4, **options)
     with pytest.raises(ValueError, match=r"problem\.loss\.holds"):
         pf.run(pf.Problem(scaled_loss(7.0), PROBLEM.population), pf.p_fedavg(rate=0.1), rounds=8, **options)
+
+
+def test_a_docstring_is_no_part_of_a_run():
+    """The description that a checkpoint stores changes with what a function computes, not with what is said of it."""
+
+    def plain(x):
+        return x + 1
+
+    def explained(x):
+        """One more."""
+        return x + 1
+
+    explained.__qualname__ = plain.__qualname__
+    assert describe(plain)["code"] == describe(explained)["code"] != describe(lambda x: x + 2)["code"]
+    assert describe(lambda x: x["a"])["code"] != describe(lambda x: x["b"])["code"]

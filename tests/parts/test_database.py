@@ -52,7 +52,7 @@ def every_row(population, client, theta):
 
 
 def rows_under(population, client, theta):
-    """Samples and weights of one client's `nodes` under a model."""
+    """Samples and weights of one client's `quadrature` under a model."""
     population = jax.tree.map(jnp.asarray, population)
     z, weight = every_row(population, jnp.asarray(client, jnp.int32), jnp.asarray(theta))
     return np.asarray(z), np.asarray(weight)

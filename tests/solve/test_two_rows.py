@@ -1,4 +1,4 @@
-"""Tables of exactly two rows for many clients: compiled as users compile, XLA 0.10 crashes on their second derivatives."""
+"""Tables of exactly two rows for many clients: as users compile, XLA 0.10 crashes on their second derivatives."""
 
 import os
 import subprocess

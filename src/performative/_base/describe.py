@@ -2,6 +2,8 @@
 
 import dataclasses
 import hashlib
+import inspect
+import sys
 import types
 from typing import Any
 
@@ -71,10 +73,18 @@ def _by_value(leaf: object) -> Any:
 
 
 def _code_digest(code: types.CodeType) -> str:
-    """A digest of a function's instructions and constants, including nested functions."""
-    inner = [_code_digest(c) for c in code.co_consts if isinstance(c, types.CodeType)]
-    plain = [repr(c) for c in code.co_consts if not isinstance(c, types.CodeType)]
+    """A digest of a function's instructions and constants, including nested functions, but not its docstring."""
+    constants = (None, *code.co_consts[1:]) if _has_docstring(code) else code.co_consts
+    inner = [_code_digest(c) for c in constants if isinstance(c, types.CodeType)]
+    plain = [repr(c) for c in constants if not isinstance(c, types.CodeType)]
     return hashlib.sha256(repr((code.co_code, plain, inner, code.co_names)).encode()).hexdigest()[:16]
+
+
+def _has_docstring(code: types.CodeType) -> bool:
+    """Whether the first constant is the docstring: later Pythons have a flag, earlier ones always put one there."""
+    if sys.version_info >= (3, 13):
+        return bool(code.co_flags & inspect.CO_HAS_DOCSTRING)
+    return bool(code.co_consts) and isinstance(code.co_consts[0], str) and not code.co_name.startswith("<")
 
 
 def differences(old: object, new: object, at: str = "") -> list[str]:

@@ -247,7 +247,7 @@ WORDS = Words(
         "near.closed-form-disagrees": coded(
             "closed-form-disagrees",
             "But the gradient is not zero at the point that the population declares: its `stable_point` is wrong, or "
-            "its `nodes` are not exact.",
+            "its `quadrature` is not exact.",
         ),
         "near.jumps": (
             "A small change of the model moves the data differently from a sample's derivative: people cross a "

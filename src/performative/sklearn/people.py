@@ -58,7 +58,7 @@ def client_numbers(owner: str, clients: ArrayLike | None, rows: int) -> tuple[li
         raise ValueError(f"{owner}: clients must name one client for each of the {rows} rows; got shape {who.shape}.")
     missing = int(np.sum(np.asarray([name is None or name != name for name in who.tolist()], bool)))
     if missing:
-        raise ValueError(f"{owner}: clients is missing in {missing} of {rows} rows; name a client for each, or drop them.")
+        raise ValueError(f"{owner}: clients is missing in {missing} of {rows} rows; name a client for each of them.")
     try:
         found, number = np.unique(who, return_inverse=True)
     except TypeError:  # they cannot be sorted

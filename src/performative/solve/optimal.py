@@ -96,7 +96,7 @@ def _check_closed(land: Landscape, view: View, closed: np.ndarray, tolerance: fl
         warn(
             "closed-form-disagrees",
             f"optimal_point: the gradient of the performative risk at the closed form is {residual:.3g}, not 0. "
-            "Check the population's optimal_point, or define exact `nodes` for it.",
+            "Check the population's optimal_point, or define an exact `quadrature` for it.",
         )
         return None
     lower = lower_beside(land, view, closed)

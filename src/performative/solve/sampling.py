@@ -44,8 +44,8 @@ def point_error(land: Landscape, view_of: Callable[[Landscape], View], x: np.nda
 def spread(land: Landscape, answer: Callable[[Landscape], np.ndarray]) -> float:
     """Standard deviation of an answer over sets of draws, or rotated and thinned quadratures; its largest coordinate.
 
-    0 for an exact rule (the rows of a table), NaN if unknown: if an answer is NaN, and for user-defined `nodes` that
-    depend on `count` but have no batches.
+    0 for an exact rule (the rows of a table), NaN if unknown: if an answer is NaN, and for a user-defined `quadrature`
+    that depends on `count` but has no batches.
     """
     count = Count(land.samples, jnp.zeros((), jnp.int32))
     nodes = count_nodes(land.problem, land.one, count)
@@ -62,7 +62,7 @@ def tell_error(what: str, error: float, point: Theta) -> None:
         warn(
             "sampled-point",
             f"{what} has a standard error of about {error:.2g} from the draws used for expectations; pass "
-            "samples= for more of them, or define exact `nodes` for the population.",
+            "samples= for more of them, or define an exact `quadrature` for the population.",
         )
 
 

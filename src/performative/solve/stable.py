@@ -184,7 +184,7 @@ def _judge(
         warn(
             "closed-form-disagrees",
             f"stable_point: the decoupled gradient at the {method} is {residual:.3g}, not 0. Check the "
-            "population's stable_point, or define exact `nodes` for it.",
+            "population's stable_point, or define an exact `quadrature` for it.",
         )
     factor, attracting, settles = attraction(land, x, spells)
     error = 0.0 if method == "closed form" else point_error(land, Landscape.equilibrium, x)

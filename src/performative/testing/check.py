@@ -42,7 +42,7 @@ def check_part(
     in_a_round        in two rounds of a gathered cohort the model stays finite and absent clients' memory is bitwise
                       unchanged; the part can be traced with all clients computing, where a population has the same
                       result
-    expectations      a population's `nodes` and its draws have the same expectations
+    expectations      a population's `quadrature` and its draws have the same expectations
     settling          a population's `settle` is a fixed point of `deploy`, to which repeated deployment converges;
                       skip it if data never settle: runs do not need it, stable points do
     and by slot       cohort (participation), nodes (population), projection (domain), step_size (schedule)

@@ -56,7 +56,7 @@ def cohort(case: Case) -> bool:
 
 
 def nodes(case: Case) -> bool:
-    """Weights of `nodes` are >= 0 and sum to one; `settle` returns a world like that of `init`."""
+    """Weights of `quadrature` are >= 0 and sum to one; `settle` returns a world like that of `init`."""
     loss, theta = case.setup.problem.loss, case.state.theta
 
     @quickly_compiled
@@ -105,7 +105,7 @@ def expectations(case: Case) -> bool:
         far = np.abs(ruled - drawn) - _ERRORS * spread * np.sqrt(2.0 / _DRAWS)
         worst = int(np.argmax(far))
         assert far[worst] <= 1e-9, (
-            f"client {client}: E[arctan z] of number {worst} of a sample is {ruled[worst]:.4g} over `nodes` and "
+            f"client {client}: E[arctan z] of number {worst} of a sample is {ruled[worst]:.4g} over `quadrature` and "
             f"{drawn[worst]:.4g} over {_DRAWS} draws, a significant difference."
         )
     return True

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from performative._base.arguments import checked
+from performative._base.checks import check_number
 
 __all__ = ["largest_stale_step", "stale_radius"]
 
@@ -44,6 +45,7 @@ def stale_radius(eta: float, sensitivity: float, staleness: int, late: int = 0) 
         late: s, server updates between a model and its deployment (`pf.Late(s)`)
     """
     _check("stale_radius", staleness=staleness, late=late)
+    check_number("stale_radius", eta=eta, sensitivity=sensitivity)
     polynomial = np.zeros(staleness + late + 2)
     polynomial[0] = 1.0
     polynomial[1] -= 1.0
