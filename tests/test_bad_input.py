@@ -212,7 +212,7 @@ def test_the_remedy_for_a_model_is_not_that_for_a_table():
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.zeros((2, 2)), 0.5, 1.0))
     message = r"theta must be finite, but 1 of 2 entries .*index \(1,\)\. Pass a model of finite .*history\.status\)\.$"
     refused(message, pf.run, problem, ALGORITHM, 2, theta=np.array([0.0, np.nan]))
-    refused(r"Drop or fill them first\.$", pf.populations.Strategic, X * np.nan, Y, 0.5)
+    refused(r"Drop or fill them first\.$", pf.populations.Gaussian, np.array([0.0, np.nan]), 0.5, 1.0)
 
 
 @few
@@ -344,7 +344,8 @@ def test_bad_tables(message, frame, options):
         ("stress() has no argument 'strategics'. Did you mean 'strategic'?",
          lambda: pf.sklearn.stress(None, X, Y, strategics=["a"])),
         ("plot() has no argument 'axes'. Did you mean 'ax'?", lambda: pf.History.plot(None, axes=None)),
-        ("audit_logs() has no argument 'group'. Did you mean 'groups'?", lambda: pf.audit.audit_logs("logs", group="g")),
+        ("audit_logs() has no argument 'group'. Did you mean 'groups'?",
+         lambda: pf.audit.audit_logs("logs", group="g")),
         ("compare(): missing a required argument: 'histories'", pf.compare),
     ],
 )  # fmt: skip

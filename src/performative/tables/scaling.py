@@ -114,6 +114,7 @@ def given_scales(
     for name, scale in given.items():
         pair = np.asarray(scale, np.float64) if isinstance(scale, (list, tuple, np.ndarray)) else np.zeros(0)
         if pair.shape != (2,) or not np.all(np.isfinite(pair)) or pair[1] <= 0:
-            raise ValueError(f"{key}: {name!r} needs (mean, standard deviation > 0); got {scale!r}.")
+            got = scale.tolist() if isinstance(scale, np.ndarray) else scale
+            raise ValueError(f"{key}: {name!r} needs (mean, standard deviation > 0); got {got!r}.")
     pairs = np.asarray([given[name] for name in features], np.float64)
     return pairs[:, 0], pairs[:, 1]
