@@ -1,5 +1,7 @@
 """Tables of any kind in, tables of any kind out."""
 
+import decimal
+
 import duckdb
 import ibis
 import numpy as np
@@ -137,3 +139,17 @@ def test_a_lone_dollar_sign_is_text_in_latex():
     table = latex_table(["a_b & %"], [["$5"], ["$1 \\pm 2$"], ["$1 to $2"]])
     assert r"a\_b \& \%" in table and "\\$5 \\\\" in table and "\n$1 \\pm 2$ \\\\" in table
     assert "\\$1 to \\$2" in table
+
+
+def test_exact_decimals_and_nullable_types_are_numbers(people):
+    usual = pf.Problem.from_frame(people, client="bank", label="default", strength=1.0)
+    first = next(name for name in people.columns if people[name].dtype.kind == "f")
+    exact = people.assign(**{first: [decimal.Decimal(repr(float(value))) for value in people[first]]})
+    for frame in (exact, people.convert_dtypes(dtype_backend="pyarrow")):
+        made = pf.Problem.from_frame(frame, client="bank", label="default", strength=1.0)
+        np.testing.assert_allclose(np.asarray(made.population.x), np.asarray(usual.population.x))
+    with pytest.raises(ValueError, match="frame: column 'emb' contains lists"):
+        pf.Problem.from_frame(people.assign(emb=[[1]] * len(people)), client="bank", label="default", strength=1.0)
+    levels = people.set_axis(pd.MultiIndex.from_product([["a"], people.columns]), axis=1)
+    with pytest.raises(ValueError, match="frame: columns have 2 levels of names"):
+        pf.Problem.from_frame(levels, client="bank", label="default", strength=1.0)

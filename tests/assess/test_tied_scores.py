@@ -26,7 +26,10 @@ def test_one_column_of_zeros_and_ones(monkeypatch):
     monkeypatch.setattr(sys.modules["performative.assess.assessing"], "RANGE", (1.0,))
     late = np.repeat([1, 0], [180, 120])
     default = np.concatenate([np.arange(180) % 10 < 6, np.arange(120) % 20 < 3]).astype(int)
-    found = pf.assess(pd.DataFrame({"late": late, "default": default}), label="default", strength=2.0, progress=False)
+    people = pd.DataFrame({"late": late, "default": default})
+    with pytest.raises(ValueError, match=r"no numeric column that people could change other than 'late' \(0 or 1\)"):
+        pf.assess(people, label="default", progress=False)
+    found = pf.assess(people, label="default", strategic=["late"], strength=2.0, progress=False)
     static = found.scenario.models["static"]
     assert found.share == pytest.approx(0.6)
     assert static.expected_caught == pytest.approx(108 / 126) and static.expected_wrongly == pytest.approx(72 / 174)

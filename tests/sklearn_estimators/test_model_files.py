@@ -33,6 +33,9 @@ def test_numbers_have_an_order():
 def test_label_and_ignored_columns_stay(tmp_path):
     assert movable(FRAME.assign(y=NUMBERS), {"y", "region"}) == ["income"]
     assert movable(X.to_numpy(), set()) is None
+    assert movable(pd.concat([FRAME] * 6, ignore_index=True).assign(female=1, account=range(24)), {"risk"}) == [
+        "income"
+    ]
 
 
 @pytest.mark.parametrize("thing", [LogisticRegression(), LinearRegression().fit(X, NUMBERS), {"a": 1}])
@@ -40,5 +43,5 @@ def test_what_is_no_fitted_classifier_is_said_to_be_none(thing, tmp_path):
     import joblib
 
     joblib.dump(thing, tmp_path / "model.joblib")
-    with pytest.raises(ValueError, match=f"got {type(thing).__name__}, which is not fitted or no classifier"):
+    with pytest.raises(ValueError, match=f"got {type(thing).__name__}, which is not fitted or not a classifier"):
         load_classifier(tmp_path / "model.joblib", trust=True)

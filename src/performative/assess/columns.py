@@ -28,7 +28,7 @@ def stray_entry(values: Any) -> tuple[str, bool] | None:
     """
     import pandas as pd
 
-    if values.dtype.kind in "mM" or not len(values):
+    if values.dtype.kind in "buifcmM" or not len(values):
         return None
     text = values.astype(str).str.strip()
     kinds = pd.Series(text.unique())

@@ -1,7 +1,7 @@
 """Convert a user's table to numeric columns: report every change, and raise on what cannot be used."""
 
 import dataclasses
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,10 +75,16 @@ def prepare(
     for role, name in asked:
         if name is not None and name not in frame.columns:
             raise ValueError(f"{role}={name!r} is not a column of the table.{nearest(str(name), frame.columns)}")
+    for name in frame.columns:
+        if name not in ignored:
+            check_flat(frame[name])
     for role, name in (("client", client), ("group", group)):
         if name is not None and name == label:
             raise ValueError(f"{role}={name!r} is the label; choose another column.")
     notes: list[str] = list(frame.attrs.get(NOTES, ()))
+    # Rows without a label may be the ones that explain why a column is text, such as the line of totals.
+    left_out = {label, client, group, *ignored}
+    strays = {name: stray_entry(frame[name].dropna()) for name in frame.columns if name not in left_out}
     unlabeled = int(frame[label].isna().sum())
     frame = _labeled(_without_names(frame, {name for _, name in asked}, notes), label, notes)
     for role, name in (("client", client), ("group", group)):
@@ -93,7 +99,7 @@ def prepare(
     answers, one = read_label(frame[label], label, positive, unlabeled)
     roles = {label, client, group} - {None}
     taken = [name for name in frame.columns if name not in roles and name not in ignored]
-    made, numeric = _features(frame[taken], notes)
+    made, numeric = _features(frame[taken], strays, notes)
     if not made:
         raise ValueError("no feature is left: all columns have another role, are ignored, or are constant.")
     if group is not None:
@@ -175,7 +181,6 @@ def _without_names(frame: Any, asked: set[Any], notes: list[str]) -> Any:
     for name in frame.columns:
         if name in asked:
             continue
-        check_flat(frame[name])
         if _counts_rows(frame[name]):
             out.append(name)
             notes.append(f"Column {name!r} numbers the rows and was left out.")
@@ -201,7 +206,7 @@ def _labeled(frame: Any, label: str, notes: list[str]) -> Any:
     return frame[frame[label].notna()]
 
 
-def _features(frame: Any, notes: list[str]) -> tuple[dict[str, np.ndarray], list[str]]:
+def _features(frame: Any, strays: Mapping[str, Any], notes: list[str]) -> tuple[dict[str, np.ndarray], list[str]]:
     """Numeric columns by name, and which of them are quantities rather than categories."""
     made: dict[str, np.ndarray] = {}
     numeric: list[str] = []
@@ -216,7 +221,7 @@ def _features(frame: Any, notes: list[str]) -> tuple[dict[str, np.ndarray], list
             made[name] = _filled(name, column.to_numpy(np.float64, na_value=np.nan), notes)
             numeric.append(name)
         else:
-            for key, values in _coded(name, column, notes).items():
+            for key, values in _coded(name, column, strays[name], notes).items():
                 free = _free(key, {*frame.columns, *made})
                 if free != key:
                     notes.append(f"The 0/1 column {key!r} is called {free!r}, as there is another of this name.")
@@ -238,15 +243,14 @@ def _filled(name: str, values: np.ndarray, notes: list[str]) -> np.ndarray:
     return np.where(empty, middle, values)
 
 
-def _coded(name: str, column: Any, notes: list[str]) -> dict[str, np.ndarray]:
+def _coded(name: str, column: Any, stray: tuple[str, bool] | None, notes: list[str]) -> dict[str, np.ndarray]:
     """Categories as 0/1 columns, without the most common one, which is the reference."""
     if getattr(column.dtype, "kind", "O") in "mM":
         raise ValueError(f"column {name!r} contains dates; convert it to numbers (an age in days), or ignore it.")
-    stray = stray_entry(column.dropna())
     if stray is not None and stray[1]:
         raise ValueError(
-            f"column {name!r} holds numbers, but also {stray[0]!r}, which is none. Write plain numbers (12 for 12 %, "
-            "1.5 for 1,5), leave missing ones empty, or ignore the column (--ignore)."
+            f"column {name!r} holds numbers, but {stray[0]!r} is not written as one. Write 12 for 12 % and 1.5 for "
+            "1,5, leave missing entries empty, or ignore the column (--ignore)."
         )
     words = column.astype(object).where(column.notna(), "(empty)").astype(str)
     counts = words.value_counts()

@@ -2,11 +2,12 @@
 
 import csv
 import gzip
+import io
 import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 # What reading assumed, for the notes of an assessment: a key of `frame.attrs`.
 NOTES = "performative.notes"
@@ -32,7 +33,9 @@ def read_separated(path: Path) -> Any:
         raise ValueError(f"{path.name}: the file is empty; its first line must name the columns.")
     _check_comment(lines, path.name)
     mark = told[1] if told else _separator(lines, path)
-    header = [name.strip() for name in next(_records(lines, mark))]
+    records = _records(lines, mark)
+    header = [name.strip() for name in next(records)]
+    first = next(records, header)
     twice = next((name for name in header if name and header.count(name) > 1), None)
     if twice is not None:
         raise ValueError(f"{path.name}: column {twice!r} occurs twice; keep one.")
@@ -42,7 +45,7 @@ def read_separated(path: Path) -> Any:
     }  # fmt: skip
     frame = pd.read_csv(path, **options)
     notes = []
-    if not isinstance(frame.index, pd.RangeIndex):  # pandas takes surplus fields for row names
+    if len(first) > len(header):  # pandas takes surplus fields for row names
         _check_row_names(path, mark, skip, len(header))
         notes.append(
             "The first field of each line has no name in the header: it was taken for a row name, and left out."
@@ -54,9 +57,9 @@ def read_separated(path: Path) -> Any:
     return frame
 
 
-def _opened(path: Path) -> IO[str]:
+def _opened(path: Path) -> io.TextIOWrapper:
     if path.suffix.lower() == ".gz":
-        return cast(IO[str], gzip.open(path, "rt", encoding="utf-8-sig", newline=""))
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
     return path.open(encoding="utf-8-sig", newline="")
 
 
@@ -142,18 +145,21 @@ def _with_decimals(frame: Any, raw: Any, mark: str, name: str, notes: list[str])
             points.append(column)
         elif values.dtype.kind == "O":
             text = values.dropna().astype(str).str.strip()
-            kinds = text.unique()
+            kinds = text.unique().tolist()
             if not all(_NUMBER.fullmatch(entry) for entry in kinds) or not any("," in entry for entry in kinds):
                 continue
             _check_thousands(kinds, ",", column, name, notes, 0 if mark == "," else _SURE)
             commas = True
+            if mark == ",":
+                one = next(entry for entry in kinds if "," in entry)
+                notes.append(f"Column {column!r}: the comma in {one!r} was read as a decimal point.")
             plain = text.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
             frame[column] = plain.astype(float).reindex(frame.index)
     if points:
         texts = raw().reset_index(drop=True)
         texts.columns = [str(column).strip() for column in texts.columns]
         for column in points:
-            kinds = texts[column].dropna().astype(str).str.strip().unique()
+            kinds = texts[column].dropna().astype(str).str.strip().unique().tolist()
             _check_thousands(kinds, ".", column, name, notes, 0 if commas else _SURE if mark == "," else 1)
 
 
@@ -182,4 +188,6 @@ def _check_thousands(kinds: Sequence[str], point: str, column: str, name: str, n
             f"{one!r} may mean {digits} or {read}. Write {digits}, or {read}0 if that is meant."
         )
     if bare or enough == 1:
-        notes.append(f"Column {column!r}: {one!r} was read as {read}; if it means {digits}, remove the {point!r}.")
+        notes.append(
+            f"Column {column!r}: {one!r} was read as {float(read):g}; if it means {digits}, remove the {point!r}."
+        )

@@ -27,7 +27,7 @@ class Scale(StrEnum):
 PEOPLE = "Table of people, one row each: .csv, .parquet, or a database (FILE.duckdb#TABLE, a URL)."
 LABEL = "Label column; yes, true and 1 count as 1."
 POSITIVE = "Label value that counts as 1, the class people try to avoid."
-STRATEGIC = "Columns people can change, comma-separated; all numeric ones by default."
+STRATEGIC = "Columns people can change, comma-separated; by default all numeric ones but flags."
 
 
 def assess(

@@ -113,6 +113,11 @@ def _show(reporter: Reporter, columns: list[Any], rows: int) -> None:
     reporter.show(table)
 
 
+def _word(value: Any) -> str:
+    """A label as it stands in the file: 1 and 2 are read as 1.0 and 2.0 if a label is missing."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def _positive(column: Any, given: str | None, ask: bool) -> Any:
     """The value of the label that is 1; None if the two are 0 and 1."""
     values = column.dropna().unique().tolist()
@@ -120,7 +125,7 @@ def _positive(column: Any, given: str | None, ask: bool) -> Any:
         raise Failure(
             f"the label must have two classes, such as 0 and 1; {column.name!r} has {len(values)}.", Exit.BAD_INPUT
         )
-    words = {str(value): value for value in values}
+    words = {_word(value): value for value in values}
     if given is not None:
         return words[_among("--positive", given, list(words), f"one of the two classes of {column.name!r}")]
     if all(value in (0, 1) for value in values):

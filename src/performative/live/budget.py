@@ -47,7 +47,9 @@ class OwnLedger:
             secure_threshold=secure_threshold,
         )
         if privacy.epsilon is not None and not self.guarantee.promised:
-            raise ValueError(f"privacy: no budget can be kept, epsilon is infinite: {'; '.join(self.guarantee.why)}.")
+            raise ValueError(
+                f"privacy: no budget can be kept because epsilon is infinite: {'; '.join(self.guarantee.why)}."
+            )
         self.key = json.dumps([one.told() for one in self.guarantee.releases], sort_keys=True)
         self._most: tuple[str, float | int] = ("", 0.0)
 

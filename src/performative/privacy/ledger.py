@@ -48,7 +48,9 @@ class Ledger:
             secure_threshold,
         )  # fmt: skip
         if privacy.epsilon is not None and not self.guarantee.promised:
-            raise ValueError(f"privacy: no budget can be kept, epsilon is infinite: {'; '.join(self.guarantee.why)}.")
+            raise ValueError(
+                f"privacy: no budget can be kept because epsilon is infinite: {'; '.join(self.guarantee.why)}."
+            )
         self.secure = privacy.noise == "secure"
         if self.secure and not (algorithm.estimator.grid_noise or algorithm.channel.grid_noise):
             raise ValueError('privacy: noise="secure" needs a part that adds noise: Clipped, Dice or ClippedNoise.')

@@ -101,7 +101,7 @@ class PerformativeClassifier(ClassifierMixin, AbstractPerformative):  # type: ig
         return self.classes_[(scores > 0).astype(int)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, clients: ArrayLike | None = None) -> float:
-        """Accuracy once people, passed as they are before, have responded to this model."""
+        """Accuracy once people (rows from before the response) have responded to this model."""
         return float(accuracy_score(y, self.predict(self.respond(X, y, clients)), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:

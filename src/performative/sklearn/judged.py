@@ -67,7 +67,7 @@ class Judge:
             return rows
         frame = self.X.iloc[who].reset_index(drop=True)
         for i, j in enumerate(self.columns):
-            frame.isetitem(j, values[:, i])  # by place: names need not be strings
+            frame.isetitem(j, values[:, i])  # by position: names need not be strings
         return frame
 
 

@@ -42,7 +42,7 @@ class AbstractPerformative(BaseEstimator, abc.ABC):  # type: ignore[misc]  # sci
         Args:
             X: one row per person
             y: their labels or targets, which do not change
-            clients: the client of each row, if `strength` differs between clients; None for one
+            clients: the client of each row, if `strength` differs between clients; None for a single client
 
         "stable" repeatedly deploys, lets people respond and trains to the minimum, from theta = 0, until the model
         moves by less than `tol`; if it does not, it issues a ConvergenceWarning and keeps the last model.

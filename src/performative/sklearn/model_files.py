@@ -66,7 +66,7 @@ def rows_for(model: Any, frame: Any, others: set[str]) -> Any:
 
 
 def wanted_class(model: Any, positive: str | None, desired: str | None) -> Any:
-    """The class that people want: as told, or the other one than `positive`, which they avoid."""
+    """The class that people want: as specified, or the one other than `positive`, which they avoid."""
     classes = np.asarray(model.classes_).tolist()
     if desired is None and positive is None:
         if not is_ordered(classes):
@@ -80,10 +80,16 @@ def wanted_class(model: Any, positive: str | None, desired: str | None) -> Any:
 
 
 def movable(X: Any, fixed: set[str]) -> list[str] | None:
-    """The numeric columns of a frame that people may change; None for an array, which holds no others."""
+    """The numeric columns of a frame that people may change; None for an array, which holds no others.
+
+    As in `assess`, people do not change flags and identifiers unless these are named.
+    """
+    from performative.assess.columns import is_flag, is_identifier
+
     if not hasattr(X, "columns"):
         return None
-    return [str(name) for name in X.columns if name not in fixed and getattr(X[name].dtype, "kind", "O") in "uif"]
+    numbers = [name for name in X.columns if name not in fixed and getattr(X[name].dtype, "kind", "O") in "uif"]
+    return [str(name) for name in numbers if not is_flag(X[name]) and not is_identifier(X[name])]
 
 
 def labels_for(model: Any, column: Any, label: str, positive: Any) -> np.ndarray:

@@ -73,7 +73,7 @@ class PerformativeRegressor(RegressorMixin, AbstractPerformative):  # type: igno
         return self._linear(X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, clients: ArrayLike | None = None) -> float:
-        """R^2 once people, passed as they are before, have responded to this model."""
+        """R^2 once people (rows from before the response) have responded to this model."""
         return float(r2_score(y, self.predict(self.respond(X, clients=clients)), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:

@@ -138,12 +138,12 @@ def _notes(judge: Judge, gain: str, exact: bool) -> list[str]:
 
 
 def check_classifier(estimator: Any) -> None:
-    """Reject what is not a fitted classifier of two classes."""
+    """Reject what is not a fitted classifier with two classes."""
     kind = type(estimator).__name__
     if not hasattr(estimator, "predict") or not hasattr(estimator, "classes_"):
         raise ValueError(
             f"stress: estimator must be a fitted classifier with classes_ and predict; got {kind}, which "
-            "is not fitted or no classifier."
+            "is not fitted or not a classifier."
         )
     if len(estimator.classes_) != 2:
         raise ValueError(f"stress: {kind} has {len(estimator.classes_)} classes; it must have two.")
@@ -165,10 +165,10 @@ def _read_people(X: Any, y: Any, groups: Any) -> tuple[Any, Shaped[np.ndarray, "
     if not hasattr(X, "iloc"):
         if hasattr(X, "to_pandas"):
             raise ValueError(
-                f"stress: X must be an array or a pandas DataFrame; got {type(X).__name__}. X.to_pandas()?"
+                f"stress: X must be an array or a pandas DataFrame; got {type(X).__name__}. Pass X.to_pandas()."
             )
         if hasattr(X, "toarray"):
-            raise ValueError("stress: X must be an array or a pandas DataFrame; got a sparse matrix. X.toarray()?")
+            raise ValueError("stress: X must be an array or a pandas DataFrame; got a sparse matrix. Pass X.toarray().")
         X = np.asarray(X)
     elif not X.columns.is_unique:
         twice = X.columns[X.columns.duplicated()][0]

@@ -119,9 +119,9 @@ def check_flat(column: Any, owner: str = "") -> None:
         return
     nested = next((value for value in column if isinstance(value, (list, dict, set, np.ndarray))), None)
     if nested is not None:
+        what = {"list": "lists", "dict": "dictionaries", "set": "sets"}.get(type(nested).__name__, "arrays")
         raise ValueError(
-            f"{owner}column {str(column.name)!r} contains a {type(nested).__name__} in a row; split it into columns of "
-            "numbers, or leave it out."
+            f"{owner}column {str(column.name)!r} contains {what}; split it into columns of numbers, or leave it out."
         )
 
 

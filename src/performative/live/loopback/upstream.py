@@ -128,7 +128,7 @@ def talk_to_ours(address: str, seconds: float = 60.0) -> None:
         if found in (0, os.getuid()):
             return made
         made.close()
-        who = "nobody listens" if found is None else f"a process of user {found} listens"
+        who = "nobody accepts connections" if found is None else f"a process of user {found} listens"
         raise ConnectionRefusedError(f"{who} at {address}, where this user's SuperNode should listen")
 
     module: Any = socket
