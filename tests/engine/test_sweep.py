@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import performative as pf
+from performative.moments.free import value_of
 
 PROBLEM = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.arange(4.0), 0.5, 1.0))
 ALGORITHM = pf.p_fedavg(rate=pf.schedules.harmonic(5.0, 50.0), local_steps=2, participation=pf.SchemeOne(2))
@@ -61,6 +62,14 @@ def test_settings_share_their_luck():
 def test_slips_are_named(over, message):
     with pytest.raises(ValueError, match=message):
         pf.sweep(PROBLEM, ALGORITHM, over, rounds=2, theta=0.0)
+
+
+def test_numbers_of_a_part_in_a_part_are_found():
+    family = pf.families.Location(1.0)
+    learner = pf.pofl(0.1, window=2, batch=pf.Fixed(4), estimator=pf.estimators.Performative(2, family))
+    sweep = pf.sweep(PROBLEM, learner, {"estimator.family.scale": [1.0, 2.0]}, rounds=2, theta=0.0)
+    assert [one.meta["setting"] for one in sweep.histories] == sweep.settings
+    assert value_of(learner, "estimator.family.scale") == 1.0
 
 
 def test_compare_pairs_by_seed():

@@ -78,8 +78,7 @@ class Performative(AbstractEstimator[Watch | None]):
     quadrature = draws_nothing
 
     window: int | None = eqx.field(static=True)
-    # The argument is called `estimate`, which is also the slot's method: a sweep finds it by this name.
-    family: AbstractFamily | None = eqx.field(metadata={"argument": "estimate"})
+    family: AbstractFamily | None
     term: str = eqx.field(static=True)
     baseline: bool = eqx.field(static=True)
     rtol: Numbers

@@ -78,10 +78,10 @@ def value_of(algorithm: Algorithm, name: str) -> np.ndarray:
     path = name.removeprefix("algorithm.").split(".")
     for k, word in enumerate(path):
         known = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
-        fields = {field.metadata.get("argument", field.name): field.name for field in known}
+        fields = [field.name for field in known]
         if word not in fields:
-            raise ValueError(f"free: {name!r} does not lead to a number of the algorithm.{nearest(word, list(fields))}")
-        part = getattr(part, fields[word])
+            raise ValueError(f"free: {name!r} does not lead to a number of the algorithm.{nearest(word, fields)}")
+        part = getattr(part, word)
         if k == len(path) - 1 and isinstance(part, Constant):
             part = part.value
     if not isinstance(part, (float, np.ndarray, Array)) or not np.issubdtype(np.result_type(part), np.inexact):

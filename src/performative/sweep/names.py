@@ -41,9 +41,8 @@ def _field_names(part: Any) -> list[str]:
 
 def _replace(part: Any, path: list[str], value: Any, name: str) -> Any:
     """Rebuild a part with its constructor, so derived values and checks are up to date."""
-    # A field may have a different name from its argument if a method has that name.
     known = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
-    fields = {field.metadata.get("argument", field.name): field for field in known}
+    fields = {field.name: field for field in known}
     wanted = list(inspect.signature(type(part)).parameters)
     made_of = [p for p in wanted if p in fields or hasattr(part, p)]
     if not known or path[0] not in made_of:
@@ -59,7 +58,7 @@ def _replace(part: Any, path: list[str], value: Any, name: str) -> Any:
         raise ValueError(
             f"over: {type(part).__name__} rearranges {path[0]!r} when it is created; vary the whole population instead."
         )
-    arguments = {p: getattr(part, fields[p].name if p in fields else p) for p in made_of}
+    arguments = {p: getattr(part, p) for p in made_of}
     arguments[path[0]] = _replace(arguments[path[0]], path[1:], value, name) if path[1:] else value
     kind: Any = type(part)
     return kind(**arguments)
