@@ -343,7 +343,7 @@ def test_adacomm_in_a_run():
         (lambda: Cyclic(2).check(np.full(5, 0.2)), "5 clients cannot form 2 groups"),
         (lambda: Cyclic([[0], [1, 2]], k=2), "from a group of 1"),
         (lambda: Cyclic(2, k=3).check(np.full(4, 0.25)), "from a group of 2"),
-        (lambda: Cyclic([[0], [1]]).check(np.full(3, 1 / 3)), "name 2 clients and there are 3"),
+        (lambda: Cyclic([[0], [1]]).check(np.full(3, 1 / 3)), "contains 2 clients, but there are 3"),
         (lambda: Cyclic([[0], [1]]).check(np.asarray([1.0, 0.0])), "group 1 have total weight 0"),
         (lambda: Available(1.5), "must lie in 0..1"),
         (lambda: Available([0.5, 0.0]), "above 0"),

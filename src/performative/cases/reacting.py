@@ -87,8 +87,8 @@ def strategic_classes(kind: str = "different", clients: int = 10) -> Problem:
 
 
 @cites("izzo2021learn", "zheng2024profl")
-@checked
 @old_keywords
+@checked
 def house_pricing(alpha: float = 0.0, clients: int = 10, center: float = 5 / 3) -> Problem:
     """List prices that affect the prices at which houses sell. Table 1, Figures 3 and 4.
 

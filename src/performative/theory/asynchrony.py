@@ -10,8 +10,7 @@ import math
 
 import numpy as np
 
-from performative._base.arguments import checked
-from performative._base.checks import check_number
+from performative._base.arguments import Finite, checked
 
 __all__ = ["largest_stale_step", "stale_radius"]
 
@@ -33,7 +32,7 @@ def largest_stale_step(sensitivity: float, staleness: int) -> float:
 
 
 @checked
-def stale_radius(eta: float, sensitivity: float, staleness: int, late: int = 0) -> float:
+def stale_radius(eta: Finite, sensitivity: Finite, staleness: int, late: int = 0) -> float:
     """The factor by which the mean distance to the stable point changes per server update, in the long run.
 
         the largest |z| with  z^{tau+s+1} - z^{tau+s} + eta z^s - eta eps = 0
@@ -45,7 +44,6 @@ def stale_radius(eta: float, sensitivity: float, staleness: int, late: int = 0) 
         late: s, server updates between a model and its deployment (`pf.Late(s)`)
     """
     _check("stale_radius", staleness=staleness, late=late)
-    check_number("stale_radius", eta=eta, sensitivity=sensitivity)
     polynomial = np.zeros(staleness + late + 2)
     polynomial[0] = 1.0
     polynomial[1] -= 1.0
