@@ -11,6 +11,8 @@ from typing import Any
 MEMBERS, NUMBERS, ROUNDS = 100, 13_000_000, 1000
 # The fraction of the free memory that members may use.
 _SHARE = 0.8
+# Seconds that a round waits: in the first one each member compiles, and all of them share this machine's cores.
+_PATIENCE = 1200
 LARGE_APP = '''"""Three members that agree on a vector of {numbers} numbers."""
 
 import jax.numpy as jnp
@@ -102,6 +104,8 @@ def _run(app: Path, clients: int, rounds: int, text: str | None = None) -> dict[
     from performative.live.loopback.site import Site
 
     apps.write_app(app, clients)
+    settings = (app / "federation.toml").read_text()
+    (app / "federation.toml").write_text(settings.replace("timeout = 60 ", f"timeout = {_PATIENCE} "))
     if text is not None:
         (app / "app.py").write_text(text)
     looks: list[dict[str, Any]] = []
