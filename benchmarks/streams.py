@@ -129,7 +129,7 @@ def _randomized(streams: Streams) -> np.ndarray:
 
 
 def repeated_test(streams: Streams) -> np.ndarray:
-    """[S] the first look at which a t-test of the model's slope, repeated at each look, has p < 5 %."""
+    """[S] the first look at which a t-test of the model's slope, repeated at each look, has p < 5%."""
     from scipy import stats
 
     y, x = streams.y - streams.y[:, :1], streams.theta - streams.theta[:, :1]
@@ -144,7 +144,7 @@ def repeated_test(streams: Streams) -> np.ndarray:
 
 
 def adwin(streams: Streams) -> np.ndarray:
-    """[S] the first change that river's ADWIN detects in the means, at its own level of 5 %."""
+    """[S] the first change that river's ADWIN detects in the means, at its own level of 5%."""
     from river.drift import ADWIN
 
     found = np.zeros(len(streams.y), int)

@@ -104,7 +104,7 @@ def alarms() -> dict:
     rows = false_alarms(1000, 200)
     worst = max(row["watch"] for row in rows)
     other = max(row["repeated"] for row in rows)
-    note = f"worst of {len(rows)} kinds: {100 * worst:.1f} % of streams, a repeated test {100 * other:.0f} %"
+    note = f"worst of {len(rows)} kinds: {100 * worst:.1f}% of streams, a repeated test {100 * other:.0f}%"
     return {"benchmark": "false alarms", "ours_s": time.perf_counter() - began, "ratio": worst / 0.05, "note": note}
 
 

@@ -165,7 +165,7 @@ figure.savefig("bring_your_own_data.png", dpi=120)
 # %%
 told, kept, won = (100 * float(np.mean(values[:, -1])) for values in (promised, kept_once, kept_again))
 print(
-    f"On {len(test)} held-out applicants, the model trained once has an accuracy of {told:.1f} % before they react, "
-    f"and {kept:.1f} % once they have reacted to it. Retrained as the data move, it has {won:.1f} %. The stable point, "
-    f"to which retraining converges, has {100 * settled:.1f} %."
+    f"On {len(test)} held-out applicants, the model trained once has an accuracy of {told:.1f}% before they react, "
+    f"and {kept:.1f}% once they have reacted to it. Retrained as the data move, it has {won:.1f}%. The stable point, "
+    f"to which retraining converges, has {100 * settled:.1f}%."
 )

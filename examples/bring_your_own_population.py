@@ -172,14 +172,14 @@ figure.savefig("bring_your_own_population.png", dpi=120)
 
 # %%
 distance = history["distance_to_stable"].mean(axis=0)
-wrong = {name: f"{100 * (1 - share):.0f} %" for name, share in right.items()}
+wrong = {name: f"{100 * (1 - share):.0f}%" for name, share in right.items()}
 for name, share in right.items():
-    print(f"{name:>28}: accuracy {100 * share:.1f} %")
+    print(f"{name:>28}: accuracy {100 * share:.1f}%")
 step = np.linalg.norm(response(once) - x, axis=-1).mean()
 print(
     f"The model trained once moves people by {step:.2f} on average, and then misclassifies "
     f"{wrong['trained once, deployed']} of them instead of {wrong['trained once, on paper']}. "
-    f"Retraining converges: each step leaves {100 * certificate.contraction:.0f} % of the gap. The distance of "
+    f"Retraining converges: each step leaves {100 * certificate.contraction:.0f}% of the gap. The distance of "
     f"p_fedavg to the stable point fell from {distance[0]:.2f} to {distance[-1]:.2f}; that point misclassifies "
     f"{wrong['stable point']}."
 )

@@ -39,7 +39,7 @@ def test_your_own_data(run_example):
     assert names["told"] - names["kept"] > 5, "the answer costs nothing"
     assert names["won"] - names["kept"] > 5, "retraining wins nothing back"
     assert abs(names["won"] - 100 * names["settled"]) < 3
-    assert f"accuracy of {names['told']:.1f} % before they react, and {names['kept']:.1f} % once" in told
+    assert f"accuracy of {names['told']:.1f}% before they react, and {names['kept']:.1f}% once" in told
 
 
 @pytest.mark.slow
@@ -57,7 +57,7 @@ def test_your_own_population(run_example):
 @pytest.mark.usefixtures("optimized_programs")
 def test_your_own_network(run_example):
     names, told = run_example("bring_your_own_network")
-    # 360 images: 90 % has a standard error of 1.6 points, guessing reads 10 %.
+    # 360 images: 90% has a standard error of 1.6 points, guessing reads 10%.
     assert all(share[-1] > 0.9 for share in names["shares"].values())
     assert "gradients in bfloat16" in names["history"].meta["compute"]
     assert "5 clients per round" in names["history"].meta["memory"]

@@ -20,7 +20,7 @@ NAMES = ["majority class", "static baseline", "stable point", "optimal point"]
 
 
 def people(seed, rows=60):
-    """Two clients; 30 % are ones; two features that matter and a column of ones."""
+    """Two clients; 30% are ones; two features that matter and a column of ones."""
     rng = np.random.default_rng(seed)
     y = (np.arange(rows)[None, :].repeat(2, axis=0) < 0.3 * rows).astype(int)
     x = rng.standard_normal((2, rows, 2)) + y[..., None] * np.array([1.5, 1.0])
@@ -194,7 +194,7 @@ def test_without_algorithms_the_four_rows_stand_alone():
 
 def test_clients_count_by_their_weights():
     x, y = people(0)
-    y = np.stack([y[0], 1 - y[1]])  # 30 % and 70 % ones
+    y = np.stack([y[0], 1 - y[1]])  # 30% and 70% ones
     board = quick(problem_of(x, y, weights=np.array([0.9, 0.1])), {})
     assert board["majority class"].values["accuracy"] == pytest.approx(0.9 * 0.7 + 0.1 * 0.3)
     theta = board.points["static"]
@@ -269,7 +269,7 @@ def test_made_up_problems_of_other_kinds():
     board = scoreboard(pf.cases.strategic_classes(), {}, 1)
     assert isinstance(board, Scoreboard) and board.people is None and np.isnan(board.accuracy_error)
     assert board["majority class"].values["accuracy"] == pytest.approx(0.5)
-    # Zheng et al. 2024, Table 2: 62.44 and 92.50 %.
+    # Zheng et al. 2024, Table 2: 62.44 and 92.50%.
     assert board["stable point"].values["accuracy"] == pytest.approx(0.6244, abs=0.02)
     assert board["optimal point"].values["accuracy"] == pytest.approx(0.9250, abs=0.015)
     assert any("repels retraining" in note for note in board.notes)

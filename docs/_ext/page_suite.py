@@ -43,7 +43,7 @@ def leaderboard() -> str:
         lines.append(f"| {' | '.join(map(str, cells))} |")
     told = (
         f"{len(board.envs)} environments. Mean ranks that differ by less than {board.difference:.1f} are not "
-        f"significantly different (Nemenyi at 5 %). Friedman test that all methods are equal: p = {board.chance:.2g}."
+        f"significantly different (Nemenyi at 5%). Friedman test that all methods are equal: p = {board.chance:.2g}."
     )
     unused = f" No method applies in {', '.join(f'`{env}`' for env in board.unused)}." if board.unused else ""
     return "\n".join([*lines, "", told + unused])

@@ -300,7 +300,7 @@ def geometric_waits(
         wait = m Q + R + 1,      Q ~ Geometric(1 - (1-c)^m),      P(R = r) ~ (1-c)^r for r < m,      m = 1 / (256 c)
 
     Q and R are independent. A float32 uniform resolves 2^23 values: a single draw of the whole wait would give
-    individual trials a probability that is off by 8 % at c = 1e-6, this one by 0.07 %.
+    individual trials a probability that is off by 8% at c = 1e-6, this one by 0.07%.
     """
     stretch = jnp.clip(jnp.floor(1 / (256 * chance)), 1, 2.0**24)
     m = stretch.astype(jnp.int32)

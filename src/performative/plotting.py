@@ -71,7 +71,7 @@ class Recorded(Protocol):
 
 @checked
 def plot_history(history: Recorded, quantity: str | None = None, ax: Any = None, label: str | None = None) -> Any:
-    """Plot the mean over repeats of one recorded quantity against rounds, with a band of the middle 80 %.
+    """Plot the mean over repeats of one recorded quantity against rounds, with a band of the middle 80%.
 
     Args:
         quantity: a name in `history.records` or `history.risks`; None for distance_to_stable if recorded, else

@@ -324,7 +324,7 @@ def test_columns_may_be_named_by_numbers():
 
 @pytest.mark.parametrize("rows, out", [(30, 1), (200, 6)])
 def test_outliers_beyond_the_percentiles(rows, out):
-    """In a short table, and with more than 1 % of outliers, the extreme percentiles are outliers themselves."""
+    """In a short table, and with more than 1% of outliers, the extreme percentiles are outliers themselves."""
     frame = table(rows)
     frame.loc[: out - 1, "debt"] *= 1e6
     made = prepared(frame, ignore=["bank"])
@@ -337,7 +337,7 @@ def test_outliers_beyond_the_percentiles(rows, out):
 
 
 def test_where_few_are_refused_few_decisions_can_flip(found):
-    """Of 600 people 6 are refused, and all of them get accepted: 1 % of decisions, but all refusals."""
+    """Of 600 people 6 are refused, and all of them get accepted: 1% of decisions, but all refusals."""
 
     def said(decisions, refusals):
         flips = {"changed": decisions, "overturned": refusals}
@@ -345,9 +345,9 @@ def test_where_few_are_refused_few_decisions_can_flip(found):
         return dataclasses.replace(found, scenarios=scenarios).findings[0]
 
     rare, hardly = said(0.01, 1.0), said(0.005, 0.05)
-    assert rare.severity == "warning" and "yes: 1.0 % of decisions, 100.0 % of refusals" in SHORT.say(rare)
-    assert "Even with strength 0.1, more than 1 % of decisions, or 10 % of refusals" in WORDS.say(rare)
-    assert SHORT.say(hardly) == "Hardly" and "at most 0.5 % of decisions and 5.0 % of refusals" in WORDS.say(hardly)
+    assert rare.severity == "warning" and "yes: 1.0% of decisions, 100.0% of refusals" in SHORT.say(rare)
+    assert "Even with strength 0.1, more than 1% of decisions, or 10% of refusals" in WORDS.say(rare)
+    assert SHORT.say(hardly) == "Hardly" and "at most 0.5% of decisions and 5.0% of refusals" in WORDS.say(hardly)
 
 
 def test_groups_that_fare_alike_and_a_single_person():

@@ -33,7 +33,7 @@ def test_one_column_of_zeros_and_ones(monkeypatch):
     static = found.scenario.models["static"]
     assert found.share == pytest.approx(0.6)
     assert static.expected_caught == pytest.approx(108 / 126) and static.expected_wrongly == pytest.approx(72 / 174)
-    assert any("not 42.0 % but 60.0 % are refused" in note for note in found.notes)
+    assert any("not 42.0% but 60.0% are refused" in note for note in found.notes)
     (slope, _) = np.asarray(found.certificate.static)
     # In spreads of the column, people move it by strength * slope; 0 and 1 lie 1 / sd apart.
     moves = 2.0 * slope > 0.5 / late.std()

@@ -1,7 +1,7 @@
 """How often intervals of causal designs hold the truth: `python tests/audit/cause_worlds.py [RUNS [WORLD ...]]`.
 
 Each world makes logs whose truth is known, and all four designs are asked. A cell is the share of answers whose nominal
-95 % interval held the truth and, in brackets, the share of logs in which the design refused; "-" where it always did.
+95% interval held the truth and, in brackets, the share of logs in which the design refused; "-" where it always did.
 A star marks an assumption that is broken in a way that the columns given cannot show, or seldom do: there the share is
 low, and is told.
 """
@@ -184,7 +184,7 @@ def line(name: str, world: World, cells: dict[str, Cell]) -> str:
 
 
 if __name__ == "__main__":
-    print(f"{'95 % intervals: coverage (declined)':40s}" + "".join(f"{design:>16s}" for design in DESIGNS))
+    print(f"{'95% intervals: coverage (declined)':40s}" + "".join(f"{design:>16s}" for design in DESIGNS))
     for name in sys.argv[2:] or WORLDS:
         print(
             line(name, WORLDS[name], coverage(WORLDS[name], int(sys.argv[1]) if len(sys.argv) > 1 else RUNS)),

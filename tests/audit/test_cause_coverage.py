@@ -18,7 +18,7 @@ def judge(name, runs):
         if design in world.unseen:
             assert cell.held < 92.5, f"{name}, {design}: {cell}; the star is to go"
         elif cell.refused < 95:
-            # 95 +- 2.5 % for 1,000 answers, the same number of standard errors for fewer.
+            # 95 +- 2.5% for 1,000 answers, the same number of standard errors for fewer.
             assert abs(cell.held - 95) <= 2.5 * (1000 / cell.answers) ** 0.5, f"{name}, {design}: {cell}"
         if design in world.answers:
             assert cell.refused <= 12, f"{name}, {design} refuses sound logs: {cell}"

@@ -30,7 +30,7 @@ def test_labels_of_the_accepted_invent_no_reaction(tmp_path, toml):
     report = audit_logs(tmp_path)
     assert report.effect is None and not any(one.reacts for one in report.clients)
     assert report.warnings[0].startswith(
-        "The model decided whose label is known: 100.0 % of the accepted have one, 0.0 %"
+        "The model decided whose label is known: 100.0% of the accepted have one, 0.0%"
     )
     assert report.warnings[0].endswith("[selection-by-model]") and "no overlap" in report.warnings[0]
     assert "No reaction of the features was found" in report.verdict and "the label reacts is unknown" in report.verdict
@@ -60,7 +60,7 @@ def test_the_outlook_says_what_it_takes_for_labels_that_nobody_saw(tmp_path):
     assert low < known.contraction < high and found.settles is None
     ends = np.array([one.stable for one in report.prospect.fillings])
     assert np.all((ends.min(axis=0) < known.stable) & (known.stable < ends.max(axis=0)))
-    assert "57.2 % of the people have no label, and theirs are assumed to be as labeled people" in report.verdict
+    assert "57.2% of the people have no label, and theirs are assumed to be as labeled people" in report.verdict
     assert "(missing at random)" in report.verdict and "if they were all 1" in report.verdict
     told = json.loads(json.dumps(report.to_dict(), allow_nan=False))["outlook"]
     assert [one["name"] for one in told["fillings"]] == [ALIKE, NONE, EVERY]
@@ -193,7 +193,7 @@ def test_labels_that_go_with_people_and_not_with_the_model(tmp_path):
 
 
 def test_one_missing_label_in_a_hundred_may_be_selected_too(tmp_path):
-    """Up to 1 % of rows without a label were dropped without a look; here they are the rejected."""
+    """Up to 1% of rows without a label were dropped without a look; here they are the rejected."""
     rows = folders.applicants_folder(tmp_path, drop=HIDDEN, every=True)
     worst = rows.score.rank(pct=True) < 0.008
     table = rows.drop(columns=["outcome", *HIDDEN]).assign(accepted=(~worst).astype(int))

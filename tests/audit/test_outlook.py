@@ -36,7 +36,7 @@ def relative_errors(world, drift):
     ],
 )
 def test_stable_point_within_two_percent(response, training):
-    """30 deployments of 5,000 rows, no drift: within 2 % in 9 worlds of 10, points near 0 included."""
+    """30 deployments of 5,000 rows, no drift: within 2% in 9 worlds of 10, points near 0 included."""
     world = worlds.make(21, worlds=200, T=30, rows=5000, d=2, response=response, training=training, gap=0.7)
     errors, holds = relative_errors(world, "none")
     assert np.median(errors) < 0.01

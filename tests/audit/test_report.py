@@ -104,7 +104,7 @@ def test_the_risk_at_the_optimum_is_that_of_the_problem(strong):
         rows, t = log.rows_kept()
         moved = rows - fit.means[t] + fit.level + fit.B @ (optimal - fit.here)
         squares.append(np.mean(np.sum((optimal - moved) ** 2, axis=1)))
-    # 1,000 rows of each of 15 deployments: the mean of squares is known to about 1 %.
+    # 1,000 rows of each of 15 deployments: the mean of squares is known to about 1%.
     assert report.prospect.risk == pytest.approx(0.5 * np.dot(report.prospect.weights, squares), rel=0.03)
 
 

@@ -343,7 +343,7 @@ def test_distances_of_shifted_rows():
 @pytest.mark.slow
 @pytest.mark.parametrize("drift", ["smooth", "linear"])
 def test_what_is_called_detectable_is_mostly_seen(drift):
-    """A world with the response that it says would be seen with 90 % power. Student's t is an approximation."""
+    """A world with the response that it says would be seen with 90% power. Student's t is an approximation."""
     seen, repeats, T, rows = [], 150, 12, 60
     for seed in range(repeats):
         rng = np.random.default_rng(seed)

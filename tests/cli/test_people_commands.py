@@ -53,7 +53,7 @@ def test_tables_fit_in_80_columns(capsys):
         "stable point",
         "optimal point",
     )
-    row = ["hours_per_week_at_work", "72.7 %", "-2.1e+04", "+1.71", "-2.11e-05", "+0.000139", ("50.0 %", "1.2410")]
+    row = ["hours_per_week_at_work", "72.7%", "-2.1e+04", "+1.71", "-2.11e-05", "+0.000139", ("50.0%", "1.2410")]
     Console(width=80).print(Table(head, [row]).terminal())
     shown = capsys.readouterr().out
     assert "…" not in shown and max(map(len, shown.splitlines())) <= 80

@@ -76,7 +76,7 @@ def test_a_formula_is_read(written, shown):
 @pytest.mark.parametrize(
     "written",
     [
-        "(a, b", "a)", "|a", "a_", "x^", "100 %", "pf.networks.mlp(1)", "T (x) T", "18,357 rows", "classes_[1]",
+        "(a, b", "a)", "|a", "a_", "x^", "100%", "pf.networks.mlp(1)", "T (x) T", "18,357 rows", "classes_[1]",
         "|a | b|", "theta-bias", "a_ b", "x'y", "x\\y", "é",
     ],
 )  # fmt: skip

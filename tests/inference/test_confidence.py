@@ -151,7 +151,7 @@ def test_local_steps_are_corrected_for():
 
 
 def test_intervals_hold_the_truth_in_a_few_hundred_runs():
-    """Within four standard errors of 95 %; `test_coverage.py` has more problems, over ten thousand runs each."""
+    """Within four standard errors of 95%; `test_coverage.py` has more problems, over ten thousand runs each."""
     problem, case = several(), CASES["5 local steps, falling rate"]
     found = pf.confidence(run(problem, case.algorithm, 100, repeats=400), 0.95, problem, case.algorithm)
     inside = found.covers(pf.stable_point(problem))
@@ -161,7 +161,7 @@ def test_intervals_hold_the_truth_in_a_few_hundred_runs():
     least = found.risk.estimate - found.gap.estimate
     np.testing.assert_allclose(least, least[0], rtol=1e-9)
     text = str(found)
-    assert "risk there" in text and "gap to optimal" in text and "95 % intervals" in text
+    assert "risk there" in text and "gap to optimal" in text and "95% intervals" in text
 
 
 @SLOW

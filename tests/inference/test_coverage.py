@@ -1,4 +1,4 @@
-"""Intervals at 95 % hold the truth in 94 to 96 % of ten thousand runs: `docs/recipes/confidence.md` has the table."""
+"""Intervals at 95% hold the truth in 94 to 96% of ten thousand runs: `docs/recipes/confidence.md` has the table."""
 
 import pytest
 from coverage_cases import CASES, coverage, line

@@ -70,7 +70,7 @@ def test_pricing_on_contaminated_data_needs_the_filter():
 
 @pytest.mark.slow
 def test_a_few_outliers_not_far_away_are_found():
-    """5 % are no crowd and lie about 13 spreads off: the margin decides. With margin=20 it ends 0.15 to 0.21 away."""
+    """5% are no crowd and lie about 13 spreads off: the margin decides. With margin=20 it ends 0.15 to 0.21 away."""
     problem = pf.cases.pricing_demands(goods=1, contamination=0.05)
     clean = pf.optimal_point(pf.cases.pricing_demands(goods=1))
     algorithm = pf.profl(rate=0.05, window=WINDOW, batch=SAMPLES)

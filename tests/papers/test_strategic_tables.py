@@ -172,7 +172,7 @@ def test_profl_as_printed_says_one_class_on_credit(published):
 
 @pytest.mark.slow
 def test_profl_as_printed_falls_short_of_the_majority_on_adult(published):
-    """Table 2 prints 54.74 % for PFL and 60.78 % for PROFL. The order holds; saying "no" to all is right about 75 %."""
+    """Table 2 prints 54.74% for PFL and 60.78% for PROFL. The order holds; saying "no" to all is right about 75%."""
     board = make(published, "adult", "profl", "paper")
     check_order(board)
     assert value(board, "majority class", "accuracy") == pytest.approx(0.7543, abs=1e-4)

@@ -79,7 +79,7 @@ COMPANY = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMPANY)
 def test_the_optimum_is_found_in_any_company(name):
-    """On data of which 10 to 30 % are outliers, by a law of its own for each client."""
+    """On data of which 10 to 30% are outliers, by a law of its own for each client."""
     algorithm = pf.profl(0.03, window=10, batch=pf.Fixed(200), estimator=robust(10), **COMPANY[name])
     history = pf.run(BAD_PRICES, algorithm, 120, theta=0.5, repeats=3, dtype="float64", record=pf.Record(risks=False))
     stable, optimal = pf.stable_point(PRICES), pf.optimal_point(PRICES)

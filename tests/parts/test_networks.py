@@ -141,7 +141,7 @@ def test_starts_come_from_the_seed_alone():
         np.testing.assert_array_equal(a, b)
         assert not np.allclose(a, c)
     weight = jax.tree.leaves(pf.networks.mlp(400, 10, width=100)[0])[0]
-    # U(-1/20, 1/20): the standard deviation is 1 / (20 sqrt 3), known to 0.4 % from 40,000 draws.
+    # U(-1/20, 1/20): the standard deviation is 1 / (20 sqrt 3), known to 0.4% from 40,000 draws.
     assert float(jnp.max(jnp.abs(weight))) <= 0.05
     np.testing.assert_allclose(jnp.std(weight), 0.05 / np.sqrt(3), rtol=0.02)
 
@@ -296,5 +296,5 @@ def test_resnet_learns():
     history = pf.run(problem, algorithm, rounds=30, theta=theta, record=pf.Record(risks=False))
     final = jax.tree.map(lambda leaf: leaf[0], history.final)
     scores = jax.jit(jax.vmap(network, in_axes=(None, 0)))(final, x.reshape(-1, 8, 8).astype(np.float32))
-    # 64 images that were seen: guessing is right about 50 % of them, with a standard error of 6 points.
+    # 64 images that were seen: guessing is right about 50% of them, with a standard error of 6 points.
     assert np.mean(np.argmax(scores, axis=1) == y.ravel()) > 0.9

@@ -27,7 +27,7 @@ def overlooks():
 def test_a_delay_is_told_by_how_much_is_still_to_come():
     slow = pf.Problem(pf.losses.squared, Sluggish(DIFFER, [0.2, 0.2, 0.2]))
     assert late_part(slow, START) == pytest.approx(0.8, rel=1e-4)
-    with pytest.warns(PerformativeWarning, match=r"80 % of the reaction is still to come.*\[delayed-reaction\]$"):
+    with pytest.warns(PerformativeWarning, match=r"80% of the reaction is still to come.*\[delayed-reaction\]$"):
         check(slow, Performative(10))
     # Warnings are errors here: these say nothing.
     check(Sluggish(DIFFER, 1.0), Performative(10))

@@ -141,7 +141,7 @@ def test_a_minority_is_not_taken_for_outliers():
         for seed in range(4):
             out, batch = direct(Filtered(Noted()), problem, theta, 500, seed)
             kept, minority = np.asarray(out.facts["mask"]), np.asarray(batch.group) == 1
-            assert 10 <= minority.sum() <= 45  # 5 % of them
+            assert 10 <= minority.sum() <= 45  # 5% of them
             assert 2 * kept[minority].sum() >= minority.sum()
             assert kept[~minority].mean() > 0.99
             # Compared with the majority all of them would go: the test can tell.
@@ -179,7 +179,7 @@ def test_masked_rows_never_count(rule):
 
 @pytest.mark.parametrize("inner", [Minibatch(), Performative(3)], ids=["Minibatch", "Performative"])
 def test_the_printed_rule_gives_no_direction(inner):
-    """45 % of outliers: nothing is kept, and there is nowhere to go, whatever is inside."""
+    """45% of outliers: nothing is kept, and there is nowhere to go, whatever is inside."""
     bad = pf.populations.Contaminated(PRICES, 0.45, pf.populations.Outliers(20.0, 1.0))
     problem = pf.Problem(pf.losses.negative_revenue, bad)
     with jax.enable_x64(True):

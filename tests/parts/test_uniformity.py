@@ -150,7 +150,7 @@ def _sets(rows, n):
 
 @pytest.mark.parametrize("chance", [1e-6, 1e-4, 0.01, 0.3, 1.0])
 def test_a_rare_row_has_its_chance_in_float32(chance):
-    # All 2^23 uniforms of a float32; a single one for the whole wait was 8 % off at 1e-6.
+    # All 2^23 uniforms of a float32; a single one for the whole wait was 8% off at 1e-6.
     grid = jnp.arange(1, 1 << 23, dtype=jnp.float32) / (1 << 23)
     no_stretch = jnp.full_like(grid, 1 - 2.0**-23)
     waits = jax.jit(geometric_waits)(jnp.stack([no_stretch, grid]), jnp.float32(chance), jnp.int32(10**7))

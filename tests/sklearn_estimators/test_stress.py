@@ -101,8 +101,8 @@ def test_a_tree_in_two_dimensions_against_every_leaf(gain):
         end = tree.predict_proba(there)[:, 0] if gain == "score" else (tree.predict(there) == 0).astype(float)
         mine = end - start - np.sum(np.square((there - x) / spread), axis=1) / (2 * s)
         assert np.all(mine <= best + 1e-6), "no response can beat the exact one"
-        # Over depths 3 to 8, two and three columns and strengths 0.02 to 2 it was 94 % of people and, of what the exact
-        # response is worth, 95 %, at worst.
+        # Over depths 3 to 8, two and three columns and strengths 0.02 to 2 it was 94% of people and, of what the exact
+        # response is worth, 95%, at worst.
         assert np.mean(mine >= best - 0.01) > 0.93, "the search finds it for nearly all"
         assert mine.mean() > 0.94 * best.mean(), "and what the others miss is little"
 

@@ -118,7 +118,7 @@ def test_units_do_not_matter():
     np.testing.assert_allclose(evidence.log_evidence(sums), evidence.log_evidence(plain), rtol=1e-6)
 
 
-# The chance allowed is 5 %; in 2000 streams its standard error is 0.5 %.
+# The chance allowed is 5%; in 2000 streams its standard error is 0.5%.
 @pytest.mark.parametrize(
     ("law", "skewed"),
     [
@@ -176,7 +176,7 @@ def test_models_that_stand_still_show_nothing(law):
 
 @pytest.mark.parametrize("law", ["none", "linear"])
 def test_sequences_of_the_strength_hold_the_truth(law):
-    """Skewed noise; the truth is outside where the evidence against it reaches 20, at any of 100 looks: at most 5 %."""
+    """Skewed noise; the truth is outside where the evidence against it reaches 20, at any of 100 looks: at most 5%."""
     rng, S, T = np.random.default_rng(3), 400, 100
     sums, told = evidence.begin(law, 1, 1, (S,)), guesses(law)
     theta = rng.normal(size=(T, S, 1))

@@ -252,7 +252,7 @@ warning run-diverged: A repeat became non-finite or exceeded the limit; `history
 warning rate-too-large: The performative risk ended far above its starting value, and the learning rate is above the
   largest that converges there.
   > Use a learning rate below the one in the message, or scale the features.
-warning updates-dropped: More than 1 % of the asynchronous clients' updates were older than the limit and were dropped,
+warning updates-dropped: More than 1% of the asynchronous clients' updates were older than the limit and were dropped,
   so slow clients are underrepresented.
   > Raise `limit=` of `pf.Asynchronous`, or its buffer.
 warning nonfinite-updates: Some clients' updates were non-finite and were excluded, so training used only the others.

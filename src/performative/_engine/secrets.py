@@ -90,7 +90,7 @@ def check_grid(problem: Problem, algorithm: Algorithm, start: Theta) -> None:
         lost = noise * float(np.sqrt(size_of(start))) / (2 * GRID)
         if lost > _MOST_LOST:
             raise ValueError(
-                f'privacy: noise="secure" rounds to a grid that would take {100 * lost:.0f} % of {name}\'s clip, with '
+                f'privacy: noise="secure" rounds to a grid that would take {100 * lost:.0f}% of {name}\'s clip, with '
                 f"noise_multiplier {noise:.4g} and {size_of(start)} parameters; use less noise and larger samples."
             )
         memory = 0.0 if bound.memory_clip is None else float(np.asarray(bound.memory_clip) / np.asarray(bound.clip))

@@ -1,6 +1,6 @@
 """Sums without rounding drift, stored as two floats each.
 
-A float32 counts only up to 2^24, and summing 0.1 a million times in it is 1 % too large. Here a sum is the pair (high,
+A float32 counts only up to 2^24, and summing 0.1 a million times in it is 1% too large. Here a sum is the pair (high,
 low), where low is the rounding error of high: integers are exact up to 2^47, others to 14 digits.
 """
 

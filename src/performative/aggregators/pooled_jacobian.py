@@ -19,7 +19,7 @@ from performative.participation.base import AbstractParticipation
 from performative.types import ArrayLike, Cohort, Numbers, Theta, Upload, is_concrete, number, whole
 
 # Number of steps that the server's df/dtheta is worth: enough to regularize a client's first estimates (after ten steps
-# both have equal weight), and soon negligible (1 % after a thousand).
+# both have equal weight), and soon negligible (1% after a thousand).
 _PRIOR = 10.0
 _OFF = 0.1  # of the second term: beyond this possible error, the estimate is unverified
 _SMALL = 0.01  # of the second term: a smaller error is harmless
@@ -181,7 +181,7 @@ class PooledJacobian(AbstractWrapper[PooledMemory]):
 
 
 def _percent(part: float) -> str:
-    return f"{100 * part:.0f} %" if part < 10 else "any amount"
+    return f"{100 * part:.0f}%" if part < 10 else "any amount"
 
 
 def first_groups(maps: ArrayLike, new: ArrayLike, clusters: int) -> np.ndarray:

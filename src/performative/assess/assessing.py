@@ -56,7 +56,7 @@ def assess(
         share: fraction of people who are refused, None for the share of label 1; each model refuses this fraction on
             the data it was trained on
         ignore: columns to leave out
-        scale: "auto" clips columns whose scale is set by a few people at their 1 % and 99 % quantiles, or, if these are
+        scale: "auto" clips columns whose scale is set by a few people at their 1% and 99% quantiles, or, if these are
             as extreme, 3 interquartile ranges beyond the quartiles; "standard" never does; "robust" scales all by
             median and quartiles
         penalty: L2, None for 1 / (number of rows)
@@ -107,7 +107,7 @@ def assess(
 
 def coarse(share: float, refused: float) -> str:
     return (
-        f"Many people have the same score, so not {100 * share:.1f} % but {100 * refused:.1f} % are refused: "
+        f"Many people have the same score, so not {100 * share:.1f}% but {100 * refused:.1f}% are refused: "
         "the nearest share that a threshold on the score can give."
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 CATEGORIES = 20
 # A column of text holds numbers if at most this fraction of its entries does not.
 _ODD = 0.1
-# Independent draws from R values repeat one with probability 1 - exp(-n^2 / 2R), which is 99 % at R = n^2 / 10.
+# Independent draws from R values repeat one with probability 1 - exp(-n^2 / 2R), which is 99% at R = n^2 / 10.
 _DRAWN = 10
 _MONEY = r"(?:€|\$|£|¥|EUR|USD|GBP|CHF)"
 _DIGITS = r"(?:\d{1,3}(?:[.,' \u00a0\u202f]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?)"
@@ -23,7 +23,7 @@ _NAMES = {"id", "uuid", "guid", "identifier", "key", "index", "idx", "no", "nr",
 def stray_entry(values: Any) -> tuple[str, bool] | None:
     """The first entry that is not a plain number, in a column of text that holds numbers, otherwise None.
 
-    The second value says that it cannot be a category: all entries are numbers, such as 12 % or € 12 or 1,5, or codes
+    The second value says that it cannot be a category: all entries are numbers, such as 12% or € 12 or 1,5, or codes
     for missing ones. If it is False, at least 9 of 10 entries are numbers: it may be a typo, or a category such as 3+.
     """
     import pandas as pd

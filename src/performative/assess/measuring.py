@@ -68,7 +68,7 @@ class Scenario(Plain):
         verdict, code: of the certificate, in words and as the code of its finding
         factor: factor by which one retraining shrinks an error near the stable point, None if unknown
         small_steps: whether small gradient steps converge there, by the certificate; None if unknown
-        reached: exact retrainings from the static model to cover 99 % of the distance to the stable point; None if that
+        reached: exact retrainings from the static model to cover 99% of the distance to the stable point; None if that
             takes more than 20, or it does not settle
         lost: drop in the share of label 1 that the static model catches, expected minus deployed, with standard error
             `lost_error` over people
@@ -181,7 +181,7 @@ def _settles(found: Certificate) -> bool | None:
 
 
 def _reached(problem: Problem, thetas: dict[str, Any]) -> int | None:
-    """Exact retrainings from the static model to cover 99 % of the distance to an attracting stable model."""
+    """Exact retrainings from the static model to cover 99% of the distance to an attracting stable model."""
     from performative.solve import repeated_risk_minimization
 
     theta, goal = thetas["static"], thetas["stable"]

@@ -28,7 +28,7 @@ def page(found: AbstractAssessment) -> bytes:
     if groups is not None:
         sections.append(Section("Results by group", tables=[groups]))
     sections.append(Section("What the certificate says", said=found.certificate.reasons))
-    body = "\n".join(section.page(drawn) for section in sections).replace(" %", "&nbsp;%")
+    body = "\n".join(section.page(drawn) for section in sections)
     notes = "".join(f"<li>{escape(note)}</li>" for note in found.notes)
     if notes:
         body += f'<section class="card"><h2>How the table was prepared</h2><ul>{notes}</ul></section>'

@@ -249,7 +249,7 @@ def _coded(name: str, column: Any, stray: tuple[str, bool] | None, notes: list[s
         raise ValueError(f"column {name!r} contains dates; convert it to numbers (an age in days), or ignore it.")
     if stray is not None and stray[1]:
         raise ValueError(
-            f"column {name!r} holds numbers, but {stray[0]!r} is not written as one. Write 12 for 12 % and 1.5 for "
+            f"column {name!r} holds numbers, but {stray[0]!r} is not written as one. Write 12 for 12% and 1.5 for "
             "1,5, leave missing entries empty, or ignore the column (--ignore)."
         )
     words = column.astype(object).where(column.notna(), "(empty)").astype(str)
@@ -294,13 +294,13 @@ def _check_strategic(
 
 def _cut(made: dict[str, np.ndarray], numeric: list[str], notes: list[str]) -> None:
     """Clip columns whose scale is set by a few people at their extreme percentiles; they would mask the effect. Where
-    the percentiles are as extreme (few rows, or more than 1 % of them), clip at the outer fences."""
+    the percentiles are as extreme (few rows, or more than 1% of them), clip at the outer fences."""
     for name in numeric:
         values = made[name]
         if not _few_set_the_scale(values, name):
             continue
         low, high = np.quantile(values, _TAILS)
-        why = "its 1 % and 99 % quantiles"
+        why = "its 1% and 99% quantiles"
         if _few_set_the_scale(np.clip(values, low, high), name):
             lower, upper = np.quantile(values, (0.25, 0.75))
             if upper > lower:

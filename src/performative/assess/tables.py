@@ -93,4 +93,4 @@ def _some(names: tuple[str, ...]) -> str:
 
 
 def _percent(value: Any) -> str:
-    return "-" if value is None or value != value else f"{100 * value:.1f} %"
+    return "-" if value is None or value != value else f"{100 * value:.1f}%"

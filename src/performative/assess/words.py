@@ -117,7 +117,7 @@ def _groups(found: AbstractAssessment) -> list[Finding]:
 
 
 def _percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
+    return f"{100 * value:.1f}%"
 
 
 def _points(value: float, error: float | None = None) -> str:
@@ -135,7 +135,7 @@ def _say_change(
         f"With strength {strength:g}, a model trained once would change its decision on {_percent(changed)} of the "
         f"people who respond: {_percent(overturned)} of its refusals. "
     )
-    many = f"more than {100 * _WORTH:g} % of decisions, or {100 * _REFUSALS:g} % of refusals, flip"
+    many = f"more than {100 * _WORTH:g}% of decisions, or {100 * _REFUSALS:g}% of refusals, flip"
     if first is None:
         decisions, refusals = map(_percent, at_most)
         said += f"Up to strength {most:g}, at most {decisions} of decisions and {refusals} of refusals flip. "

@@ -189,7 +189,7 @@ def _call(name: str, settings: dict[str, Any], robust: tuple[bool, bool], batch:
 
 
 def could_have_missed(reports: Sequence[ClientReport]) -> float:
-    """The smallest shift, in standard deviations of a column, that these deployments would reveal with 90 % power.
+    """The smallest shift, in standard deviations of a column, that these deployments would reveal with 90% power.
 
     A parameter's detectable response times the range over which it was moved, for the best client and column.
     """
@@ -206,7 +206,7 @@ def _label(untested: str) -> tuple[Finding, ...]:
 
 
 def _explore(reports: Sequence[ClientReport], extra: dict[str, Any], first: Finding | None = None) -> Advice:
-    """How far to perturb: se(B) = s / (delta sqrt(n T)), chosen to detect 0.1 s per unit with 90 % power."""
+    """How far to perturb: se(B) = s / (delta sqrt(n T)), chosen to detect 0.1 s per unit with 90% power."""
     largest = max(reports, key=lambda one: one.weight)
     d, q = largest.log.theta.shape[1], largest.log.mean.shape[1]
     rows = float(np.median(largest.log.count))

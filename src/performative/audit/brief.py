@@ -41,7 +41,7 @@ class Brief(Plain):
     Attributes:
         moved: how far the column that moved most shifted over the range of deployed models, in its own unit
         in_sd: the same in standard deviations; column, client: which one
-        missed: if no reaction was seen, the shift in standard deviations that would be detected with 90 % power
+        missed: if no reaction was seen, the shift in standard deviations that would be detected with 90% power
         acceptance: change of the acceptance rate between the first people and the last, in percentage points
         same_rule: whether both were judged by the last model, so that the people changed and not the rule
         mistakes: per hundred decisions of the last deployment: people wrongly accepted or wrongly rejected

@@ -104,7 +104,7 @@ def ahead(effect: bool | None, outlook: Facts | None, excess: Facts, why: list[s
     if excess["value"] is None:
         return f"{said}; what ignoring the reaction costs is unknown."
     return (
-        f"{said}; ignoring the reaction costs {100 * excess['value']:.2g} % more loss than the best model would incur."
+        f"{said}; ignoring the reaction costs {100 * excess['value']:.2g}% more loss than the best model would incur."
     )
 
 

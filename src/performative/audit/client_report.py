@@ -62,7 +62,7 @@ class ClientReport:
 
     @property
     def detectable(self) -> np.ndarray:
-        """[q, d] smallest response of each mean that would be detected with 90 % power, in standard deviations."""
+        """[q, d] smallest response of each mean that would be detected with 90% power, in standard deviations."""
         return self.effect.detectable[: self.log.mean.shape[1]] / self.log.spread[:, None]
 
     @property

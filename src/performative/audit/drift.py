@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 DRIFTS = ("none", "linear", "walk", "smooth")
-# 2 x log-likelihood ratio below which a drift stays plausible: the 99 % quantile of chi2 with one degree of freedom.
+# 2 x log-likelihood ratio below which a drift stays plausible: the 99% quantile of chi2 with one degree of freedom.
 _PLAUSIBLE = 6.63
 # Variances of a wave in units of the noise: amplitudes from three to a few hundred standard errors of a mean. A guess
 # that is off by a factor of ten costs 2 log 10 in 2 log L, so one of the two is always kept.

@@ -18,7 +18,7 @@ class Driver(Plain):
             against the others has a negative share
         size: spectral norm of its contribution to the slope: p_i times its sensitivity for the squared loss
         without: the contraction factor if this client's data did not react
-        lower, upper: 95 % interval of the share; leads: fraction of the draws in which it has the largest share
+        lower, upper: 95% interval of the share; leads: fraction of the draws in which it has the largest share
     """
 
     name: str

@@ -33,7 +33,7 @@ class Effect:
         over_dispersion: [q] variance of the means beyond trend and response, in units of the sampling variance
         by_column: [q] p-values of the columns, Holm's correction included
         column: the column with the smallest p-value, parameter: the parameter that it reacts to
-        detectable: [q, d] the response (column units per unit of the parameter) detected with 90 % power
+        detectable: [q, d] the response (column units per unit of the parameter) detected with 90% power
         identified: False if these deployments cannot tell; then p_value is 1 and `reasons` say why
     """
 
@@ -132,7 +132,7 @@ def effect_test(log: ClientLog, drift: str = "smooth") -> Effect:
     So given the past the last term is normal with variance phi times the remaining budget, whatever its sign; hence,
     by induction from the last term to the first, sum_t w_t u_jt is N(0, phi) exactly for normal means, however the
     models were trained. Student's t, with phi estimated given the model, is an approximation: false alarms were 1 to
-    5 % at level 5 % in simulations. p-values are Bonferroni's over columns, parameters and two kinds of weights (for
+    5% at level 5% in simulations. p-values are Bonferroni's over columns, parameters and two kinds of weights (for
     models that converge, and for models that move around).
 
     Args:

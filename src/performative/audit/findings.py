@@ -193,7 +193,7 @@ def _people(groups: GroupReport) -> Iterator[Finding]:
     for before, after in zip(groups.before, groups.after, strict=False):
         a, b = before.acceptance, after.acceptance
         if not (math.isnan(a.value) or math.isnan(b.value)):
-            # Two 95 % intervals: their half-widths add in quadrature in the interval of a difference.
+            # Two 95% intervals: their half-widths add in quadrature in the interval of a difference.
             apart = abs(b.value - a.value) > math.hypot(a.high - a.low, b.high - b.low) / 2
             facts = {"group": before.group, "before": a.value, "after": b.value, "changed": bool(apart)}
             yield Finding("people.acceptance", "info", facts)

@@ -32,7 +32,7 @@ def number(value: Any, digits: int = 3) -> str:
 
 
 def percent(value: float) -> str:
-    return "unknown" if math.isnan(value) else f"{100 * value:.1f} %"
+    return "unknown" if math.isnan(value) else f"{100 * value:.1f}%"
 
 
 def span(low: Any, high: Any, digits: int = 3) -> str:

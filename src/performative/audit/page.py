@@ -13,8 +13,8 @@ from performative.report.html import document
 from performative.report.interactive import Plots
 
 _TITLE = "What the logs show"
-# No line break between a number and its sign.
-_JOINED = ((" %", "&nbsp;%"), ("&lt; 0.", "&lt;&nbsp;0."), ("p = ", "p&nbsp;=&nbsp;"), ("p &lt;", "p&nbsp;&lt;"))
+# No line break between a sign and its number.
+_JOINED = (("&lt; 0.", "&lt;&nbsp;0."), ("p = ", "p&nbsp;=&nbsp;"), ("p &lt;", "p&nbsp;&lt;"))
 
 
 def page(report: AuditReport) -> bytes:
@@ -49,7 +49,7 @@ def _lead(report: AuditReport) -> str:
     return (
         f"{many(len(read.deployments.names), 'deployment')}, {many(len(report.clients), 'client')}, {read.used:,} "
         f"rows from {read.folder.name or read.folder}. Drift that does not depend on the model was allowed for as "
-        f"{report.drift!r}; tests are at level {report.level:g}, intervals at {100 * (1 - report.level):g} %."
+        f"{report.drift!r}; tests are at level {report.level:g}, intervals at {100 * (1 - report.level):g}%."
     )
 
 

@@ -179,7 +179,7 @@ def response(
     means. With drift "walk" and "smooth" they are valid for every size of drift that the data allow.
     method="least squares" computes the usual intervals instead: up to five times narrower with several parameters, and
     correct for models chosen by hand or explored at random; but if models were only ever retrained, they covered the
-    truth in 82 to 95 % of simulated logs. The response is assumed linear over the deployed models: for a nonlinear
+    truth in 82 to 95% of simulated logs. The response is assumed linear over the deployed models: for a nonlinear
     one, B is an average slope and the interval does not refer to any single point. If the spread of rows changes too,
     W_1 exceeds |B (theta - theta')|.
     """

@@ -149,7 +149,7 @@ def _sizes(clients: tuple[ClientReport, ...]) -> list[Table]:
             rows.append(
                 [one.name, size(one.response), size(one.least_squares), "–" if slope is None else number(slope), power]
             )
-    head = ("client", "sensitivity", "least squares", "slope of W₁", "detected with 90 % power")
+    head = ("client", "sensitivity", "least squares", "slope of W₁", "detected with 90% power")
     return [Table(head, rows, [_SIZES])] if rows else []
 
 
@@ -176,23 +176,23 @@ def outlook_facts(report: AuditReport) -> list[tuple[str, str]]:
     """(what, value) lines of the outlook."""
     found, prospect = report.prospect.outlook, report.prospect
     assert found is not None
-    sure = f"{100 * (1 - report.level):g} % interval"
+    sure = f"{100 * (1 - report.level):g}% interval"
     if prospect.fillings:
         sure = "over the assumptions about missing labels"
     until = "never, as it stands" if found.deployments is None else str(found.deployments)
     facts = [
         ("contraction factor", f"{number(found.contraction)}, {sure} {span(*found.contraction_limits)}"),
-        (f"deployments until settled ({100 * found.tolerance:g} %)", until),
+        (f"deployments until settled ({100 * found.tolerance:g}%)", until),
     ]
     if found.stable is not None:
         facts.append(("distance of the model from the stable point", number(distance(prospect.here, found.stable))))
     if found.optimal is not None and found.stable is not None:
         size = float(np.linalg.norm(found.stable))
-        share = f" ({100 * found.gap / size:.3g} % of the stable point)" if size > 0 else ""
+        share = f" ({100 * found.gap / size:.3g}% of the stable point)" if size > 0 else ""
         facts.append(("gap to the optimum", f"{number(found.gap)}{share}"))
         cost = prospect.relative_cost
         least = "the least risk nearby" if prospect.optimal_is_local else "the least risk"
-        share = "" if math.isnan(cost) else f" ({100 * cost:.2g} % of {least})"
+        share = "" if math.isnan(cost) else f" ({100 * cost:.2g}% of {least})"
         facts.append(("risk left on the table", f"{number(found.excess)}{share}"))
         if prospect.optimal_is_local:
             facts.append(("the optimum", "local, not shown to be global; see the notes"))

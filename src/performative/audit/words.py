@@ -40,7 +40,7 @@ def _selection(
 
 def _outliers(client: str, column: str, wider: float, low: float, high: float, share: float, others: int) -> str:
     more = f" and in {others} more such columns" if others else ""
-    rows = "less than 0.1 %" if share < 0.001 else f"{100 * share:.1f} %"
+    rows = "less than 0.1%" if share < 0.001 else f"{100 * share:.1f}%"
     return coded(
         "outliers-hide-effect",
         f"Outliers can hide a reaction: {rows} of the rows of {client} make {column} {wider:.0f} times as wide as "
@@ -81,7 +81,7 @@ def _settling(outlook: dict[str, Any] | None) -> str:
         return f"It is uncertain whether retraining settles, {leans}: {factor}."
     if not settles:
         return f"Retraining does not settle: {factor}."
-    within = f"within {100 * outlook['tolerance']:g} %"
+    within = f"within {100 * outlook['tolerance']:g}%"
     if left is None:
         return f"Retraining settles: {factor}."
     if left == 0:
@@ -127,13 +127,13 @@ def _reacts(client: str, p_value: float, adjusted: float, column: str, parameter
 
 def _detectable(client: str, low: float, high: float) -> str:
     span = number(low) if high <= 1.05 * low else f"{number(low)} (best case) to {number(high)} (worst)"
-    return f"A response of {span} sd per unit of a parameter would have been detected with 90 % power."
+    return f"A response of {span} sd per unit of a parameter would have been detected with 90% power."
 
 
 def _driver(name: str, share: float, lower: float, upper: float, leads: float, without: float) -> str:
     if math.isnan(share):
         return "No client drives it: the slope of retraining is 0."
-    part = f"{100 * share:.0f} % of the contraction factor ({100 * lower:.0f} to {100 * upper:.0f} %)"
+    part = f"{100 * share:.0f}% of the contraction factor ({100 * lower:.0f} to {100 * upper:.0f}%)"
     if leads < 0.95:
         return f"It is uncertain which client drives it most; it seems to be {name}, with {part}."
     against = "; others pull against it" if share > 1.005 else ""
@@ -154,7 +154,7 @@ def _burden(group: str, gap: float, cost: str, reaction: bool | None) -> str:
 
 def _costs(cost: float, local: bool) -> str:
     least = "the least risk nearby" if local else "the least risk"
-    return f"settling at the stable point costs {100 * cost:.2g} % of {least}"
+    return f"settling at the stable point costs {100 * cost:.2g}% of {least}"
 
 
 def _does(certain: bool) -> str:
@@ -162,7 +162,7 @@ def _does(certain: bool) -> str:
 
 
 def _small_steps(rate: float, factor: float, damping: float | None) -> str:
-    share = f"moving only {100 * (damping or 0.0):.0f} % of the way to the retrained model"
+    share = f"moving only {100 * (damping or 0.0):.0f}% of the way to the retrained model"
     whole = f", or {share} at each deployment," if damping else ""
     by = f"steps of {rate:.2g} along the gradient multiply the error by {factor:.2g} each"
     return f"Small steps do: {by}{whole} and end at the stable point."
@@ -171,7 +171,7 @@ def _small_steps(rate: float, factor: float, damping: float | None) -> str:
 def _far_out(client: str, column: str, share: float, more: int) -> str:
     also = f", and {more} more such columns" if more else ""
     return (
-        f"{100 * share:.1f} % of the rows of {client} are outliers in {column}{also}: errors, or a long tail. "
+        f"{100 * share:.1f}% of the rows of {client} are outliers in {column}{also}: errors, or a long tail. "
         "Filtered estimators (pf.estimators.Filtered) leave out outlying gradients."
     )
 
@@ -254,7 +254,7 @@ WORDS = Words(
         "advice.explore": (
             "Add a little random noise to each deployed model. With a standard deviation of {deviation:.2g} for each "
             "parameter, {deployments} deployments of {rows:.0f} rows would reveal a response of {wanted} standard "
-            "deviations per unit with 90 % power, if drift is small."
+            "deviations per unit with 90% power, if drift is small."
         ),
         "advice.no-reaction": ("No reaction to the model was detected at any client, so this is ordinary retraining."),
         "advice.audit-again": "Audit again when more deployments have been logged.",

@@ -98,9 +98,9 @@ def strategic_credit(
 
     "strong" is ours. With the printed constants, hardly any effect is visible. Outliers of 50,000 times the usual value
     swamp the columns that move, so models hardly use them; the common part of eps_i moves every score equally, which a
-    free intercept undoes, so the stable and the optimal point coincide if all react equally; and if 93 % of the people
+    free intercept undoes, so the stable and the optimal point coincide if all react equally; and if 93% of the people
     are in one class, every model predicts that class. "strong" uses the balanced table with each column clipped at its
-    1 % and 99 % quantile, and eps_i ~ U[0, 4], gamma_1 = 1 or beta = 0.3 with L2 of 0.05, 0.2 and 0.05. These are the
+    1% and 99% quantile, and eps_i ~ U[0, 4], gamma_1 = 1 or beta = 0.3 with L2 of 0.05, 0.2 and 0.05. These are the
     largest round figures with which full retraining still converges (contraction 0.55, 0.72, 0.82 here, and 0.74,
     0.80, 0.65 on Adult): beyond them, only small steps do.
     Under "pcsgd" the stable and the optimal point always coincide: theta.x falls by beta |theta|, whose derivative in
@@ -149,13 +149,13 @@ def strategic_adult(
 
     Only that paper uses this table. "p_fedavg" and "pcsgd" are the rules of `strategic_credit` on it: under "p_fedavg"
     people change years of education, capital gain and loss, and hours, under "pcsgd" all columns. The other arguments
-    are those of `strategic_credit`; `effect="strong"` balances the classes, clips columns at their 1 % and 99 %
+    are those of `strategic_credit`; `effect="strong"` balances the classes, clips columns at their 1% and 99%
     quantile, adds an intercept to every rule but "pcsgd", and uses the strengths given there.
     The split is the published one, 30,162 and 15,060 rows without missing values; `rows` counts both parts.
 
     The paper does not say how its 14 features are encoded. Here categories are numbered in alphabetical order, which is
-    poor practice, but 14 columns without an intercept give accuracies close to the printed ones: 56.8 % at the stable
-    and 61.6 % at the optimal point, compared with 54.74 and 60.78. Always predicting "no" has an accuracy of 75.1 %.
+    poor practice, but 14 columns without an intercept give accuracies close to the printed ones: 56.8% at the stable
+    and 61.6% at the optimal point, compared with 54.74 and 60.78. Always predicting "no" has an accuracy of 75.1%.
     """
     rule = _find_rule("strategic_adult", paper, effect)
     if (paper, effect) == ("profl", "paper"):

@@ -51,7 +51,7 @@ class Certificate(AbstractPoints, AbstractDrift):
             samples, in the ball around the stable point that contains the start, the static and optimal points and the
             nearest other equilibria: the true mu can be smaller and the true L larger
         sensitivity: eps_i [N] of W_1(D_i(theta), D_i(theta')) <= eps_i |theta - theta'| (2.3), with `lower` and
-            `upper`: 95 % limits for the largest over the `pairs` of models compared, from `draws` samples per client;
+            `upper`: 95% limits for the largest over the `pairs` of models compared, from `draws` samples per client;
             all three are equal if sensitivity_source is "analytic" rather than "estimated"
         eps_bar: sum_i p_i eps_i, from eps_bar_lower to eps_bar_upper; eps_max the largest eps_i
         threshold: mu / L
@@ -77,7 +77,7 @@ class Certificate(AbstractPoints, AbstractDrift):
             whether the optimal point has a closed form; otherwise it is the best point found
         static_gap: |static - stable|; error: standard deviation of training along that direction, as given or from the
             sizes of the tables; chance: probability that a newly trained model lies nearer to the wrong one of the two;
-            detectable: True if that is at most 5 %, False if it is 30 % or more, None in between or if unknown
+            detectable: True if that is at most 5%, False if it is 30% or more, None in between or if unknown
         stable_risk, optimal_risk, static_risk: performative risks f(theta; theta); NaN if there is no such point
         drifts: whether the data change on their own. Everything else then refers to the data frozen at time `since`:
             from then on they stand still or move in a straight line, or (`since` 0) neither is known. still: whether

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-# Each limit holds with this probability, so both hold with 95 %.
+# Each limit holds with this probability, so both hold with 95%.
 SIDE = 0.975
 # Batches whose distances are averaged: enough for a standard error, and few enough for each to be large.
 _BATCHES = 8

@@ -133,8 +133,8 @@ def _factor(multiplier: float, scalar: bool, attracting: bool | None, retraining
     error = "the error" if scalar else "the slowest component of the error"
     by = f"Near it one retraining multiplies {error} by {multiplier:.3g}"
     if retrainings is not None:
-        several = f"about {retrainings} retrainings leave 1 % of it"
-        return f"{by}, so {several if retrainings > 1 else 'one retraining leaves 1 % of it or less'}."
+        several = f"about {retrainings} retrainings leave 1% of it"
+        return f"{by}, so {several if retrainings > 1 else 'one retraining leaves 1% of it or less'}."
     if attracting is None:
         return f"{by}: to first order it neither shrinks nor grows."
     return f"{by}: it {'overshoots, and the error grows' if multiplier < 0 else 'diverges'}."
@@ -149,7 +149,7 @@ def _equilibria(points: list[dict[str, Any]], more: int) -> str:
 def _left(distance: float, risk: float, left: float, relative: float) -> str:
     share = ""
     if not math.isnan(relative):
-        small = f"{100 * relative:.3g} % of the optimal risk"
+        small = f"{100 * relative:.3g}% of the optimal risk"
         share = f", {small if relative < 2 else f'{relative:.3g} times the optimal risk'}"
     return (
         f"The stable point is {_number(distance)} away from it and has risk {_number(risk)}: stability leaves "
@@ -230,7 +230,7 @@ WORDS = Words(
         ),
         "sufficient.measured": _measured,
         "sufficient.estimated": (
-            "The sensitivities were estimated from {draws} draws per client; the 95 % limits are for the largest over "
+            "The sensitivities were estimated from {draws} draws per client; the 95% limits are for the largest over "
             "{pairs} pairs of models around the stable point, not for all models."
         ),
         "sufficient.settled-data": (

@@ -45,7 +45,7 @@ def summarize(history: "History") -> dict[str, Any]:
 
 def table(summary: dict[str, Any], title: str) -> Any:
     """The same for people."""
-    columns = f"after {summary['rounds']} rounds", "mean", f"95 % interval ({summary['repeats']} repeats)"
+    columns = f"after {summary['rounds']} rounds", "mean", f"95% interval ({summary['repeats']} repeats)"
     made = grid(*columns, title=title, title_justify="left", title_style="bold")
     own = {name: facts["label"] or name.replace("_", " ") for name, facts in summary.get("metrics", {}).items()}
     labels = _SHOWN | own

@@ -18,7 +18,7 @@ _BALANCED = "performative_balanced_18357.npz"
 def credit(
     balanced: bool = False, *, drop_missing: bool = False, path: str | Path | None = None, download: bool = True
 ) -> Table:
-    """Borrowers, and whether they were 90 days late or worse within two years: 150,000 x 10, 6.7 % late.
+    """Borrowers, and whether they were 90 days late or worse within two years: 150,000 x 10, 6.7% late.
 
     Missing values (MonthlyIncome, NumberOfDependents) are NaN; `drop_missing` keeps the 120,269 rows without any.
     `balanced` returns the class-balanced, standardized set of Perdomo et al. 2020 instead, 18,357 x 10, computed by

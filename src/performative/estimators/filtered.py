@@ -36,7 +36,7 @@ class Filtered(AbstractWrapper[Memory]):
     4 `sparse` (and five samples) lies beyond the gap, it keeps what is within `margin` robust standard deviations (1.48
     median distances) of the center: otherwise the tail of clean gradients is cut off, which biases their mean if they
     are skewed. A smaller margin finds closer outliers and cuts more of such tails. rule="printed" is Zheng et al. 2024,
-    Algorithm 3, with C = `sparse`, J = `change`, B = `segments`: it centers by the mean, returns the empty set at 40 %
+    Algorithm 3, with C = `sparse`, J = `change`, B = `segments`: it centers by the mean, returns the empty set at 40%
     contamination (the direction is then 0), and if the mean gradient is near 0 keeps removing clean data.
 
     If the population has groups or classes, each is filtered separately, so no minority is mistaken for outliers. The

@@ -144,7 +144,7 @@ class Performative(AbstractEstimator[Watch | None]):
         if late > _LATE:
             warn(
                 "delayed-reaction",
-                f"{type(population).__name__}: after one period under a model {100 * late:.0f} % of the reaction is "
+                f"{type(population).__name__}: after one period under a model {100 * late:.0f}% of the reaction is "
                 f"still to come, but Performative(window={self.window}) learns only from the immediate reaction. It "
                 "will miss the optimal point.",
             )
@@ -156,7 +156,7 @@ class Performative(AbstractEstimator[Watch | None]):
                     "reaction-overlooked",
                     f'Performative(term="{self.term}") treats the data of {type(population).__name__} as '
                     f"{type(family).__name__}, which is wrong: at the start the reaction term of the gradient is off "
-                    f"by {100 * off:.0f} %, however well df/dtheta is known. It will miss the optimum.",
+                    f"by {100 * off:.0f}%, however well df/dtheta is known. It will miss the optimum.",
                 )
 
     def init(self, theta: Theta, population: AbstractPopulation, loss: Loss) -> Watch | None:

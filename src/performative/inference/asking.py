@@ -177,4 +177,4 @@ def _at_edge(problem: Problem, shape: Shape, x: np.ndarray) -> list[str]:
     share = float(np.mean(np.any(moved, axis=0)))
     if share == 0:
         return []
-    return [f"{100 * share:.2g} % of models lie on the boundary of the domain, which biases their mean inward."]
+    return [f"{100 * share:.2g}% of models lie on the boundary of the domain, which biases their mean inward."]

@@ -4,8 +4,8 @@ import numpy as np
 
 from performative.inference.outcome import Spread, share_of
 
-# Deployments per fitted number, and relaxation times, below which a fit is unreliable: 95 % intervals then cover the
-# truth in less than 94 % of runs.
+# Deployments per fitted number, and relaxation times, below which a fit is unreliable: 95% intervals then cover the
+# truth in less than 94% of runs.
 _EACH, _TIMES = 20, 40.0
 
 

@@ -53,7 +53,7 @@ class Spread:
 
 def share_of(repeats: np.ndarray) -> str:
     """The share of repeats for which something is true, in words."""
-    return "every repeat" if np.all(repeats) else f"{100 * np.mean(repeats):.2g} % of repeats"
+    return "every repeat" if np.all(repeats) else f"{100 * np.mean(repeats):.2g}% of repeats"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ class Confidence:
         return jax.tree.map(lambda low, value, high: (low <= value) & (value <= high), self.low, point, self.high)
 
     def __str__(self) -> str:
-        lines = [f"{100 * self.level:g} % intervals from one run each, by {self.method} over {self.kept} records:"]
+        lines = [f"{100 * self.level:g}% intervals from one run each, by {self.method} over {self.kept} records:"]
         for path, leaf in jax.tree_util.tree_leaves_with_path(self.estimate):
             low, high = (np.asarray(_at(tree, path)) for tree in (self.low, self.high))
             name = "stable point" + jax.tree_util.keystr(path)

@@ -36,7 +36,7 @@ def forecast(problem: Problem, algorithm: Algorithm, start: Theta = None) -> For
 
     Rounds are linearized where they settle on average (which local steps and compression move away from theta_PS), with
     the noise of samples, cohorts and channels there. This is repeated one standard deviation away in each of a few
-    directions: if the error would differ by more than 15 %, the forecast is not `valid`.
+    directions: if the error would differ by more than 15%, the forecast is not `valid`.
 
     Args:
         start: where to look for the stable point, as in `pf.stable_point`

@@ -121,7 +121,7 @@ class Forecast:
         mean, covariance: of the model in the long run; None if it does not settle
         mse_stable: E|theta - theta_PS|^2 in the long run
         doubt: the relative change of the forecast one standard deviation away
-        valid: whether that is at most 15 %
+        valid: whether that is at most 15%
     """
 
     stable: Any
@@ -144,5 +144,5 @@ class Forecast:
         if self.mse_stable is None or self.doubt is None:
             return line
         line += f"\n  root mean square distance to it in the long run: {np.sqrt(self.mse_stable):.4g}"
-        doubt = f"the error differs by {100 * self.doubt:.0f} % one standard deviation away"
+        doubt = f"the error differs by {100 * self.doubt:.0f}% one standard deviation away"
         return f"{line}\n  {'valid' if self.valid else 'not valid'}: {doubt}"

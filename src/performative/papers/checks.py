@@ -8,7 +8,7 @@ import pydantic
 from performative.papers.outcome import Numbers, tell
 
 RULES = ("below", "above", "between", "near")
-# Half-width of an interval in standard errors: about a 95 % confidence interval for a mean.
+# Half-width of an interval in standard errors: about a 95% confidence interval for a mean.
 INTERVAL = 2.0
 # A number, or the name of another number.
 Limit = float | str

@@ -17,7 +17,7 @@ from performative.participation.latency import AbstractLatency, Exponential
 from performative.participation.schemes import Full
 from performative.types import Cohort, Numbers, Unchecked, as_whole, is_concrete, number
 
-# The default limit is this multiple of the mean age of an update. Memoryless waiting times exceed it in 0.03 %.
+# The default limit is this multiple of the mean age of an update. Memoryless waiting times exceed it in 0.03%.
 _OLD = 8
 
 

@@ -25,7 +25,7 @@ from performative.theory.drifting import DriftError
 from performative.types import Theta
 
 # Steps to try, as fractions of the largest that settles. Without noise larger is better up to that point: at 0.98 of it
-# the squared lag is 4 % above its bound.
+# the squared lag is 4% above its bound.
 _PARTS = np.append(np.geomspace(1e-8, 0.9, 80), [0.93, 0.96, 0.98])
 # A target that moves by less than this fraction of the numbers involved per unit of time stands still.
 _STILL = 1e-10

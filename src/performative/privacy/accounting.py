@@ -30,7 +30,7 @@ _STEPS = 10**7  # with more steps, even a coarse distribution becomes too long
 _LEAST_NOISE = 1e-3
 _MOST = 10**12  # where a search for the number of steps gives up
 # FFT rounding errors grow with the steps; below this delta they hide the tail, and epsilon may come out too small.
-# Compared with the exact Gaussian it is right at delta = 1e-15 steps and 2 % too small at 1e-17 steps.
+# Compared with the exact Gaussian it is right at delta = 1e-15 steps and 2% too small at 1e-17 steps.
 _DELTA_A_STEP = 1e-14
 
 
@@ -123,7 +123,7 @@ def epsilon_bounds(release: Release, delta: Number) -> tuple[float, float]:
 
 
 def calibrate_noise(epsilon: Number, delta: Number, steps: Number, sampling: Sampling) -> float:
-    """The smallest noise multiplier such that `steps` releases spend at most `epsilon`, and at least 99.7 % of it."""
+    """The smallest noise multiplier such that `steps` releases spend at most `epsilon`, and at least 99.7% of it."""
     _check_epsilon(epsilon)
     _check_delta(delta)
     count = int(Release(1.0, steps, sampling).steps)

@@ -46,7 +46,7 @@ def _digits(value: Any, most: int) -> Any:
 
 
 def curve(name: str, x: Any, values: Any, most: int = MOST_POINTS, **looks: Any) -> Series:
-    """Mean over repeats of `values` [repeats, points] and the band with the middle 80 % of them.
+    """Mean over repeats of `values` [repeats, points] and the band with the middle 80% of them.
 
     As in `History.plot`, a repeat that became non-finite is excluded from there on.
     """

@@ -17,7 +17,7 @@ from performative.report.section import Cell, Table
 # Models with up to this many parameters are drawn one by one; for larger ones, their norm.
 _MOST_PARAMETERS = 8
 Found = dict[str, tuple[np.ndarray, np.ndarray]]
-_BAND = "Line: mean over repeats; band: the middle 80 % of them."
+_BAND = "Line: mean over repeats; band: the middle 80% of them."
 
 
 def run_page(history: History, title: str | None = None) -> bytes:
@@ -132,7 +132,7 @@ def _final(found: dict[str, tuple[np.ndarray, np.ndarray]], history: History) ->
         middle = f"{number(float(low))} to {number(float(high))}" if good.size > 1 else "–"
         at = f"round {int(rounds[-1])}" + (f"; {good.size} of {last.size} repeats" if good.size < last.size else "")
         rows.append([(label_of(name, history), at), number(float(np.mean(good))), deviation, middle])
-    head = ("at the end", "mean", "standard deviation", "middle 80 %")
+    head = ("at the end", "mean", "standard deviation", "middle 80%")
     return card("Final values over repeats", Table(head, rows).html())
 
 

@@ -34,7 +34,7 @@ def sweep_page(sweep: Sweep, title: str | None = None) -> bytes:
     drawn = plots.add(
         [_curves(sweep, found, name, most) for name in names], "One curve per setting, by round",
         board=True, pick="Quantity",
-        caption="Lines: means over repeats; bands, if at most 8 are shown: the middle 80 %.",
+        caption="Lines: means over repeats; bands, if at most 8 are shown: the middle 80%.",
     )  # fmt: skip
     best = None if metric is None else _best(sweep, metric)
     again = _against(sweep, metric) if metric is not None else []
@@ -203,7 +203,7 @@ def _table(sweep: Sweep, names: list[str], metric: str | None, best: int | None)
         rows.append(f'<tr data-key="{i}" data-tags="{tags}"{kind}>{"".join(cells)}</tr>')
     head = ["", *sweep.over, *(label_of(name, sweep.histories[0]) for name in names), "diverged"]
     best_is = f" Best: the smallest {label_of(metric, sweep.histories[0])}." if metric else ""
-    return sortable(head, rows, f"Final mean over repeats, with the middle 80 % below. Sortable.{best_is}")
+    return sortable(head, rows, f"Final mean over repeats, with the middle 80% below. Sortable.{best_is}")
 
 
 def _score_cell(ends: np.ndarray, status: str) -> str:

@@ -28,7 +28,7 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """Where the repeats of an algorithm end on the line from static (0) to stable (1): mean, half its 95 % interval.
+    """Where the repeats of an algorithm end on the line from static (0) to stable (1): mean, half its 95% interval.
 
     The intervals of all algorithms on a board hold simultaneously.
     """
@@ -145,7 +145,7 @@ class Scoreboard:
         farther = [name for name in self.ways if self[name].values["distance_to_stable"] > self.gap]
         return (
             f"{apart}; the performative effect {verdict} with these repeats. "
-            f"On the line from static (0) to stable (1) they end at {', '.join(told)} (95 % simultaneous)."
+            f"On the line from static (0) to stable (1) they end at {', '.join(told)} (95% simultaneous)."
             + (f" Farther from stable than the static baseline: {', '.join(farther)}." if farther else "")
         )
 

@@ -93,7 +93,7 @@ class StressTest:
         rows: list[list[Cell]] = []
         for row in self.table.to_dict("records"):
             cells = [f"{row['strength']:g}", *([row["group"]] if named else [])]
-            rows.append([*cells, *("-" if np.isnan(row[c]) else f"{100 * row[c]:.1f} %" for c in _COLUMNS)])
+            rows.append([*cells, *("-" if np.isnan(row[c]) else f"{100 * row[c]:.1f}%" for c in _COLUMNS)])
         return Table(["strength", *(["group"] if named else []), *_COLUMNS.values()], rows)
 
     def sentences(self) -> list[str]:
@@ -105,7 +105,7 @@ class StressTest:
         if "threshold_best" in last and np.isfinite(last.get("threshold_best", np.nan)):
             said.append(
                 f"At strength {last.strength:g}, a threshold of {last.threshold_same_rate:.4g} instead of "
-                f"{last.threshold:.4g} accepts {100 * last.acceptance_same_rate:.1f} %, closest to the rate before; "
-                f"{last.threshold_best:.4g} is the most accurate, with {100 * last.accuracy_best:.1f} %."
+                f"{last.threshold:.4g} accepts {100 * last.acceptance_same_rate:.1f}%, closest to the rate before; "
+                f"{last.threshold_best:.4g} is the most accurate, with {100 * last.accuracy_best:.1f}%."
             )
         return [*said, *(f"Note: {note}" for note in self.notes)]

@@ -36,10 +36,10 @@ class Verdict:
 def play_verdict(history: History) -> Verdict:
     """Whether play in a run settled, cycles or diverged, by the mean path of all models over the repeats.
 
-    settled     in the last quarter of the rounds it moves by less than 2 % of how far it has come, and no more than
+    settled     in the last quarter of the rounds it moves by less than 2% of how far it has come, and no more than
                 in the quarter before
-    cycles      throughout the last half it comes back, every `period` rounds and at least three times, to within 10 %
-                of its size, which stays the same within 1 %
+    cycles      throughout the last half it comes back, every `period` rounds and at least three times, to within 10%
+                of its size, which stays the same within 1%
     diverged    every repeat became non-finite or passed the limit, or the mean went out 1,000 times as far as in the
                 first quarter
 

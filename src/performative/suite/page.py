@@ -65,7 +65,7 @@ def _winners(found: Sequence[Verdict], board: Board) -> str:
     tied = [one.method for one in board.standings[1:] if one.rank - top.rank < board.difference]
     first = f"Best mean rank: {top.method} ({top.rank:.1f})"
     rest = (
-        f"Differences in mean rank below {board.difference:.1f} are not significant at 5 %: this applies to "
+        f"Differences in mean rank below {board.difference:.1f} are not significant at 5%: this applies to "
         f"{len(tied)} of the {len(board.standings) - 1} other methods."
     )
     rows = "\n".join(
@@ -90,8 +90,8 @@ def _ranks(board: Board) -> list[View]:
     ]
     labels = (
         "mean rank; bars that do not overlap differ significantly",
-        "mean score, 95 % over environments",
-        f"score behind {names[0]}, paired by seed, 95 % over seeds",
+        "mean score, 95% over environments",
+        f"score behind {names[0]}, paired by seed, 95% over seeds",
     )
     views = [
         View(label.split(";")[0].split(",")[0], "", label, [one], kind="rows", rows=names, linear=True)
@@ -152,7 +152,7 @@ def _standings(board: Board) -> str:
     head = ("method", "mean rank", "score", "behind the first", "best in", "on the front in", "harms in", "diverged")
     return sortable(
         (*head, "does not apply in"), rows,
-        "Below scores: 95 % intervals over environments; below differences from the first: paired, over seeds.",
+        "Below scores: 95% intervals over environments; below differences from the first: paired, over seeds.",
     )  # fmt: skip
 
 

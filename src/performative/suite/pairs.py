@@ -17,7 +17,7 @@ def two_digits(value: float) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """A mean over seeds or environments, and its 95 % Student-t confidence interval."""
+    """A mean over seeds or environments, and its 95% Student-t confidence interval."""
 
     mean: float
     low: float

@@ -44,7 +44,7 @@ class Standing:
 class Board:
     """The leaderboard: standings, best mean rank first.
 
-    `difference`: the critical difference in mean rank (Nemenyi at 5 %); `chance`: the p-value of equal performance
+    `difference`: the critical difference in mean rank (Nemenyi at 5%); `chance`: the p-value of equal performance
     (Friedman); `unused`: environments in which no method applies; `partial`: methods measured in too few environments
     to be ranked.
     """
@@ -131,7 +131,7 @@ def mean_score(result: Result) -> float:
 
 
 def _critical(methods: int, envs: int) -> float:
-    """Nemenyi: q sqrt(k (k + 1) / (6 n)), q the studentized range at 5 % over sqrt(2)."""
+    """Nemenyi: q sqrt(k (k + 1) / (6 n)), q the studentized range at 5% over sqrt(2)."""
     q = stats.studentized_range.ppf(0.95, methods, math.inf) / math.sqrt(2)
     return float(q * math.sqrt(methods * (methods + 1) / (6 * envs)))
 

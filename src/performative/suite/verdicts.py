@@ -23,7 +23,7 @@ class Verdict:
 
     Attributes:
         best: the method with the highest mean score; score: its mean over environments, with an interval over seeds
-        ties: methods not significantly different from it, by paired differences over seeds at 95 %
+        ties: methods not significantly different from it, by paired differences over seeds at 95%
         of_aim: the best method of each aim, with its mean score
         stable: the mean score of the stable point; spirals: environments in which retraining does not contract
         failures, runs: diverged runs, and total runs; worst: the method with the most diverged runs, if there are any

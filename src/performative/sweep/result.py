@@ -31,7 +31,7 @@ class Best(tuple[dict[str, Any], History]):
     """(setting, history) with the smallest mean, and the settings tied with it.
 
     Args:
-        tied: settings not significantly worse, at a joint level of 95 %; None if that is undecidable: with a single
+        tied: settings not significantly worse, at a joint level of 95%; None if that is undecidable: with a single
             repeat, or a measure that is not one number per repeat
     """
 

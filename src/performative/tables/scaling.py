@@ -31,7 +31,7 @@ def scale_columns(
 
     True:     mean and standard deviation
     "robust": median and (upper - lower quartile) / 1.349, the standard deviation of a normal distribution with these
-              quartiles. A column that is the same for half of the people uses the spread of its inner 98 %
+              quartiles. A column that is the same for half of the people uses the spread of its inner 98%
     False:    0 and 1
     {feature: (mean, standard deviation)}: these, for every feature
     """

@@ -139,7 +139,7 @@ def _pretrends(panel: Panel, changed: np.ndarray) -> dict[str, float]:
     """Test for parallel trends before the change: slopes, and each earlier period against the other earlier periods.
 
     The p-value is Bonferroni's, with half of the level for the slope. `reach` is the bias of tau under the largest
-    difference of slopes that the 95 % interval allows.
+    difference of slopes that the 95% interval allows.
     """
     slope = two_groups(*_contrasts(panel, changed, _slope))
     least = int(panel.change[changed].min())

@@ -84,7 +84,7 @@ def two_groups(treated: np.ndarray, control: np.ndarray) -> tuple[float, float, 
 def known_outcomes(outcome: np.ndarray, decision: np.ndarray | None) -> np.ndarray:
     """[n] the rows whose outcome is known; refused if missingness depends on the decision.
 
-    Up to 1 % may be missing for any reason; up to 10 % if outcomes are missing equally often under both decisions.
+    Up to 1% may be missing for any reason; up to 10% if outcomes are missing equally often under both decisions.
     """
     known = np.isfinite(outcome)
     missing = float(1 - known.mean())

@@ -120,7 +120,7 @@ SENTENCES: dict[str, Any] = {
         "Whose outcome is known depends on the decision: it is missing for {treated:percent} under decision 1 and for "
         "{control:percent} under 0. Known outcomes then differ whether or not the decision has an effect."
     ),
-    "refused.missing": "The outcome is missing in {share:percent} of the rows; up to 10 % can be left out.",
+    "refused.missing": "The outcome is missing in {share:percent} of the rows; up to 10% can be left out.",
     "refused.no-threshold": _no_threshold,
     "refused.few-at-threshold": (
         "There are {above} scores at or above the threshold and {below} below; {least} on each side are needed."

@@ -34,7 +34,7 @@ def _distances(outcome: Outcome) -> View:
         for kind, name in names.items()
     ]
     return View(
-        "distances", f"round (line: mean of {outcome.numbers['seeds']} seeds, band: middle 80 %)",
+        "distances", f"round (line: mean of {outcome.numbers['seeds']} seeds, band: middle 80%)",
         "distance to the exact stable point", series, log="y",
         description="Distance to the exact stable point by round: the static learner stays away, P-FedAvg gets close.",
     )  # fmt: skip
@@ -47,7 +47,7 @@ def _cost(outcome: Outcome) -> View:
     )
     spans = [model.accuracy_range or (model.deployed_accuracy,) * 2 for model in models]
     low, high = (digits(100 * span[end] for span in spans) for end in (0, 1))
-    labels = [f"{value:.1f} %" for value in deployed]
+    labels = [f"{value:.1f}%" for value in deployed]
     series = [
         Series("expected", expected, at=at, colors=at, open=[True] * len(at), size=15),
         Series("after deployment", deployed, at=at, colors=at, low=low, high=high, thick=5, labels=labels, size=15),

@@ -40,5 +40,5 @@ def page(outcome: Outcome) -> bytes:
         f"{meta['dtype']} on {meta['device']}, {n['seconds']:.0f} s. Written by `performative demo`."
     )
     top = f'<h1>{_TITLE}</h1>\n<p class="lead">{_LEAD}</p>'
-    cards = "\n".join(section.page(drawn) for section in sections).replace(" %", "&nbsp;%")
+    cards = "\n".join(section.page(drawn) for section in sections)
     return document(_TITLE, f"{top}\n{cards}\n<footer>{escape(made)}</footer>")

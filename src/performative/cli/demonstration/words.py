@@ -15,8 +15,7 @@ QUESTIONS = (
 
 def answers(outcome: Outcome) -> list[tuple[str, str, str]]:
     """(question, the answer in a few words, why) for each of the three questions."""
-    # No line break between a number and its percent sign.
-    said = [[words.say(one).replace(" %", "\u00a0%") for words in (SHORT, WORDS)] for one in outcome.findings]
+    said = [[words.say(one) for words in (SHORT, WORDS)] for one in outcome.findings]
     return [(question, short, why) for question, (short, why) in zip(QUESTIONS, said, strict=True)]
 
 
@@ -24,8 +23,8 @@ def _change(feature_shift: float, decisions_changed: float, expected: float, dep
     return (
         "Once the static model is deployed, applicants shift the features they can change by "
         f"{feature_shift:.2f} standard deviations on average. The model then decides differently for "
-        f"{100 * decisions_changed:.0f} % of the same people, and its accuracy is {100 * deployed:.1f} % instead of "
-        f"the expected {100 * expected:.1f} %."
+        f"{100 * decisions_changed:.0f}% of the same people, and its accuracy is {100 * deployed:.1f}% instead of "
+        f"the expected {100 * expected:.1f}%."
     )
 
 
@@ -36,8 +35,8 @@ def _settle(
     return (
         f"P-FedAvg starts {distance_start:.2f} away from the exact stable point and ends {distance_end:.3f} away (mean "
         f"over {seeds} seeds); the static model stays {static_distance:.2f} away. {retrainings} exact retrainings in a "
-        f"row end {left:.3f} away; near the stable point each leaves {100 * contraction:.0f} % of the gap: "
-        + ("below 100 %, so it settles." if contraction < 1 else "100 % or more, so it does not.")
+        f"row end {left:.3f} away; near the stable point each leaves {100 * contraction:.0f}% of the gap: "
+        + ("below 100%, so it settles." if contraction < 1 else "100% or more, so it does not.")
     )
 
 
@@ -55,9 +54,9 @@ WORDS = Words({"answer.change": _change, "answer.settle": _settle, "answer.cost"
 SHORT = Words(
     {
         "answer.change": lambda changes, decisions_changed, **_: (
-            f"Yes: {100 * decisions_changed:.0f} % of decisions flip" if changes else "Hardly"
+            f"Yes: {100 * decisions_changed:.0f}% of decisions flip" if changes else "Hardly"
         ),
-        "answer.settle": lambda settles, covered, **_: f"Yes: {100 * covered:.0f} % of the way" if settles else "No",
+        "answer.settle": lambda settles, covered, **_: f"Yes: {100 * covered:.0f}% of the way" if settles else "No",
         "answer.cost": lambda gained, **_: f"{100 * gained:.1f} points of accuracy",
     }
 )
@@ -66,7 +65,7 @@ SHORT = Words(
 def models(outcome: Outcome) -> Table:
     """A table comparing the models."""
     rows: list[list[Cell]] = [
-        [(one.name, one.how), f"{100 * one.expected_accuracy:.1f} %", f"{100 * one.deployed_accuracy:.1f} %",
+        [(one.name, one.how), f"{100 * one.expected_accuracy:.1f}%", f"{100 * one.deployed_accuracy:.1f}%",
          f"{one.expected_risk:.3f}", f"{one.deployed_risk:.3f}"]
         for one in outcome.models
     ]  # fmt: skip

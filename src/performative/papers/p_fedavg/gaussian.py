@@ -88,7 +88,7 @@ def local_work(
     runs = s.sweep({E: {"local_steps": E, "rounds": rounds[E]} for E in local_steps})
     counts = np.arange(1, most_steps + 1)
     known = {E: s.of_steps(E, long_steps).exact() for E in counts.tolist()}
-    # Steps to 10, 1 and 0.5 % of the initial distance, [accuracies, counts].
+    # Steps to 10, 1 and 0.5% of the initial distance, [accuracies, counts].
     steps = np.array([s.of_steps(E, 1).times({E: known[E]}, (0.1, 0.01, 0.005))[E] for E in known]).T
     numbers: dict[str, Any] = dict(s.marks)
     data, best = {}, {}

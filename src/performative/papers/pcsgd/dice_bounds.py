@@ -54,7 +54,7 @@ def _held(q: ClippedQuadratic, s: Runs, eta: np.ndarray) -> tuple[np.ndarray, np
 
 
 def _largest(eta: np.ndarray, power: int) -> tuple[float, float]:
-    """The smallest b_bar for gamma_t^2 / gamma_(t+1)^2 <= 1 + b_bar gamma_(t+1)^power: in 1 % of the steps, in all."""
+    """The smallest b_bar for gamma_t^2 / gamma_(t+1)^2 <= 1 + b_bar gamma_(t+1)^power: in 1% of the steps, in all."""
     needed = (eta[:-1] ** 2 / eta[1:] ** 2 - 1) / eta[1:] ** power
     return float(needed[: len(needed) // 100].max()), float(needed.max())
 

@@ -50,7 +50,7 @@ def _between(low: float, high: float) -> tuple[float, float]:
 
 
 def _attacked(name: str, noise: PrintedNoise, repeats: int, seed: int) -> tuple[float, float]:
-    """The epsilon an attack demonstrates with 99.9 % confidence, and the proved one."""
+    """The epsilon an attack demonstrates with 99.9% confidence, and the proved one."""
     z, dice, batch = noise.noise_multiplier, name == "dice", pf.Fixed(1)
     algorithm = (
         pf.dicesgd(1.0, 1.0, 1.0, math.sqrt(96) * z, batch=batch) if dice else pf.pcsgd(1.0, 1.0, z, batch=batch)

@@ -35,7 +35,7 @@ class AttackResult:
         trials = f"{_count(self.rounds, 'round')}, {_count(self.trials, 'trial')}"
         found = (
             f"{self.method} (one {self.unit} of {self.rows} {how}, {trials}) show epsilon >= {self.lower:.3g} "
-            f"at delta = {self.delta:.3g} with {100 * self.confidence:g} % confidence"
+            f"at delta = {self.delta:.3g} with {100 * self.confidence:g}% confidence"
         )
         if math.isinf(self.claimed):
             return f"No claim to test: {found}."

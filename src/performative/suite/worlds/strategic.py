@@ -79,7 +79,7 @@ def wine() -> Setting:
 
 @register("credit-real-v1", family="strategic")
 def real_credit() -> Setting:
-    """Give Me Some Credit, balanced, columns clipped at their 1 % and 99 % quantiles: 10 lenders, borrowers change
+    """Give Me Some Credit, balanced, columns clipped at their 1% and 99% quantiles: 10 lenders, borrowers change
     utilization, open lines and real estate loans by eps_i theta, eps_i ~ U[0, 4], L2 of 0.05. Needs the data: see
     `pf.data.credit`."""
     problem = strategic_credit(effect="strong", rows=8000, download=False).problem

@@ -28,8 +28,8 @@ def sluggish() -> Setting:
 
 @register("memory-pools-v1", family="memory")
 def pools() -> Setting:
-    """Ten clients as in gaussian-federation-v1 with three kinds of people: half react immediately, 30 % with speed
-    0.3, and 20 % with speed 0.05. After a few time steps the data seem to have settled, but have not."""
+    """Ten clients as in gaussian-federation-v1 with three kinds of people: half react immediately, 30% with speed
+    0.3, and 20% with speed 0.05. After a few time steps the data seem to have settled, but have not."""
     share, speed = np.array([0.5, 0.3, 0.2]), np.array([1.0, 0.3, 0.05])
     problem = Problem(losses.squared, Pools(Gaussian(_MEAN, _EPS, 1.0), share, speed))
     return Setting(problem, Budget(50, 20_000, 400), rows=20, constants={**_KNOWN, "slowest": 0.05})
@@ -38,7 +38,7 @@ def pools() -> Setting:
 @register("memory-credit-v1", family="memory")
 def slow_credit() -> Setting:
     """The synthetic credit bureau of credit-strategic-v1 with applicants who adapt over years: at each time step they
-    close 30 % of the distance to their best response."""
+    close 30% of the distance to their best response."""
     problem = credit()
     slow = Problem(problem.loss, Sluggish(problem.population, 0.3), weights=problem.weights)
     known = {"sensitivity": 1.25, "speed": 0.3}

@@ -93,7 +93,7 @@ def optimal_clip_limit(given: ClippedAssumptions, phi: NonNegative, kappa: Size,
     Differs from the paper: c* = G / (1 + mu~ phi) has mu~, which has units, in place of kappa. The bias vanishes with
     phi; the printed O(G^2 (1 + phi / mu~)) does not. With steps tuned to mu~ (kappa = 4) the clip does not depend on
     beta, so "c* should be increased" with beta does not follow. The c* = 2.32 of the experiments follows from neither
-    form: with their constants phi < 2e-5, and c* is G to within 0.02 %.
+    form: with their constants phi < 2e-5, and c* is G to within 0.02%.
     """
     mu = given.mu_tilde
     if not mu > 0:
