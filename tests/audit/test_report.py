@@ -228,13 +228,18 @@ def test_groups_decisions_and_censored_labels(tmp_path):
     told = report.to_dict()
     findings_schema.check(told["findings"], WORDS)
     assert told["groups"] == audit.groups_of_logs(report.logs, reaction=report.groups.reaction).to_dict()
-    # The labels cannot be used, so no outlook of the logistic loss is claimed.
-    assert report.effect and report.prospect.outlook is None and report.advice.kind == "look closer"
+    # Three people in ten have no label: the outlook says what it assumes of them, and its limits span both extremes.
+    outlook = report.prospect.outlook
+    assert report.effect and outlook.contraction_limits[0] < outlook.contraction < outlook.contraction_limits[1] < 1
+    assert "missing at random" in report.verdict
+    extremes = re.search(r"([\d.]+) if they were all 0, ([\d.]+) if they were all 1", report.verdict)
+    assert all(outlook.contraction < float(one) < outlook.contraction_limits[1] for one in extremes.groups())
+    assert report.advice.kind == "retrain"
     made = page(report).decode()
     assert made.index("Outcomes are censored") < made.index("Do the data react")
     for text in ("bank-0", "bank-1", "young", "color-scheme: dark", "Groups before and after"):
         assert text in made
-    assert made.count("<picture>") == len(pictures(report)) == 7
+    assert made.count("<picture>") == len(pictures(report)) == 9
     assert not loaded(made)
 
 
