@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Bring your own data
 #
-# From a plain table, one row per person, to clients, to an ordinary federation, and to one whose people react to the
-# model. Run it as a script (`python examples/bring_your_own_data.py`, half a minute, offline), or open it as a
-# notebook: editors and `jupytext --to notebook` support the `# %%` cells. It writes `bring_your_own_data.png`.
+# This example turns a plain table, with one row per person, into clients, trains an ordinary federation, and then one
+# whose people react to the model. Run it as a script (`python examples/bring_your_own_data.py`, half a minute,
+# offline), or open it as a notebook: editors and `jupytext --to notebook` support the `# %%` cells. It writes
+# `bring_your_own_data.png`.
 
 # %%
 from functools import partial
@@ -22,8 +23,8 @@ from performative.plotting import plot_partition
 # %% [markdown]
 # ## A table
 #
-# Synthetic loan applicants; load yours with `pandas.read_csv`. `pf.data.credit()` and others are real data. All it
-# needs is numeric columns and a label of 0 and 1.
+# The loan applicants are synthetic; load your own with `pandas.read_csv`. `pf.data.credit()` and others are real data.
+# All you need is numeric columns and a label of 0 or 1.
 
 # %%
 rng = np.random.default_rng(0)
@@ -43,9 +44,9 @@ table["default"] = (rng.uniform(size=people) < 1 / (1 + np.exp(-odds))).astype(i
 # %% [markdown]
 # ## Clients
 #
-# If your table has a column with the client of each row, use that. Here six banks get their applicants by
-# `pf.partition.dirichlet`: with a small alpha, banks differ in size and in how many of their people default. A quarter
-# of the people are held out; features must be scaled by the training data alone.
+# If your table has a column with the client of each row, use that. Here `pf.partition.dirichlet` assigns applicants to
+# six banks: with a small alpha, banks differ in size and in how many of their people default. A quarter of the people
+# are held out; features must be scaled with the training data alone.
 
 # %%
 parts = pf.partition.dirichlet(table["default"], clients=6, alpha=0.7, seed=3, least=80)
@@ -68,8 +69,8 @@ print(f"x {x.shape}, y {y.shape}, count {count.tolist()}: {1 - count.sum() / y.s
 # %% [markdown]
 # ## The ordinary federation
 #
-# `Static` data do not change, whatever is deployed. Weights in proportion to rows make the objective the same as on the
-# pooled data, so scikit-learn on the whole table is the reference.
+# `Static` data do not change, no matter what is deployed. With weights in proportion to the number of rows, the
+# objective is the same as on the pooled data, so scikit-learn on the whole table is the reference.
 
 # %%
 ordinary = pf.Problem(
@@ -117,9 +118,9 @@ asked = dict(client="bank", label="default", strategic=["utilization", "open_lin
 problem, kept_apart = (pf.Problem.from_frame(rows, **asked, standardize=False) for rows in (train, test))
 
 # %% [markdown]
-# `p_fedavg` deploys the model of every round, so the next round learns from people who have reacted to it. Risks are
-# hard to interpret, error rates are not: the same population with another loss counts how many of the held-out
-# applicants a model misclassifies, before and after they have reacted to it.
+# `p_fedavg` deploys the model of every round, so the next round learns from people who have reacted to it. Error rates
+# are easier to interpret than risks: the same population with another loss counts how many of the held-out applicants a
+# model misclassifies, before and after they have reacted to it.
 
 # %%
 again = pf.run(problem, pf.p_fedavg(**method, deploy="round"), rounds=120, repeats=5, record=pf.Record(risks=False))
@@ -158,7 +159,7 @@ lines = (
 for label, values, color, dash in lines:
     right.plot(once.rounds, 100 * np.mean(values, axis=0), dash, color=color, label=label)
 right.axhline(100 * settled, color="0.4", linewidth=1, linestyle=":", label="stable point")
-right.set(title="Held-out accuracy", xlabel="round", ylabel="percent of held-out applicants", ylim=(64, 85))
+right.set(title="Held-out accuracy", xlabel="round", ylabel="accuracy (%)", ylim=(64, 85))
 right.legend(frameon=False, loc="lower right")
 figure.savefig("bring_your_own_data.png", dpi=120)
 
@@ -166,6 +167,6 @@ figure.savefig("bring_your_own_data.png", dpi=120)
 told, kept, won = (100 * float(np.mean(values[:, -1])) for values in (promised, kept_once, kept_again))
 print(
     f"On {len(test)} held-out applicants, the model trained once has an accuracy of {told:.1f}% before they react, "
-    f"and {kept:.1f}% once they have reacted to it. Retrained as the data move, it has {won:.1f}%. The stable point, "
-    f"to which retraining converges, has {100 * settled:.1f}%."
+    f"and {kept:.1f}% once they have reacted to it. Retrained as the data move, it reaches {won:.1f}%. The stable "
+    f"point, to which retraining converges, has {100 * settled:.1f}%."
 )

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Bring your own network
 #
-# A model is any pytree of arrays, and so is a network. A custom equinox network, one of ours, and a Flax one learn to
-# classify digits at twenty clients. Run it as a script (a minute, offline) or open it as a notebook. It writes
+# A model is any pytree of arrays, and so is a network. Here a custom equinox network, a built-in one and a Flax one
+# learn to classify digits at twenty clients. Run it as a script (a minute, offline) or open it as a notebook. It writes
 # `bring_your_own_network.png`.
 
 # %%
@@ -19,8 +19,8 @@ import performative as pf
 # %% [markdown]
 # ## Images at clients
 #
-# scikit-learn includes 1,797 handwritten digits of 8 x 8 pixels. A fifth is held out. Each client mostly has a few of
-# the ten digits.
+# scikit-learn includes 1,797 handwritten digits of 8 x 8 pixels. A fifth of them are held out. Each client mostly has
+# images of a few of the ten digits.
 
 # %%
 digits = pf.data.digits()
@@ -35,9 +35,9 @@ weights = count / count.sum()
 # %% [markdown]
 # ## A custom network
 #
-# Written for one image, in [equinox](https://docs.kidger.site/equinox). `pf.networks.split` splits it: `theta` contains
-# its arrays, `network(theta, x)` returns the scores of one image. State that layers keep between calls (BatchNorm) is
-# not part of theta, so `split` raises; GroupNorm and LayerNorm are fine.
+# The network is written for one image, in [equinox](https://docs.kidger.site/equinox). `pf.networks.split` splits it:
+# `theta` contains its arrays, and `network(theta, x)` returns the scores of one image. State that layers keep between
+# calls (BatchNorm) is not part of theta, so `split` raises an error; GroupNorm and LayerNorm are fine.
 
 
 # %%
@@ -97,7 +97,7 @@ print("compute:", history.meta["compute"])
 print("memory: ", history.meta["memory"])
 
 # %% [markdown]
-# ## Ours, and bfloat16
+# ## Built-in networks and bfloat16
 #
 # `pf.networks` has an `mlp(inputs, outputs)`, a `cnn(shape, outputs)` and a `resnet18(shape, outputs)`; each returns
 # theta and the network. `dtype="bfloat16"` computes gradients in half precision, for hardware that is fast at it; the
@@ -113,8 +113,8 @@ print("the model is kept in", ", ".join({str(leaf.dtype) for leaf in jax.tree.le
 # %% [markdown]
 # ## Flax
 #
-# A Flax network needs no wrapper: theta is what `init` returns, the network is a function of theta and one image. Make
-# it a top-level function of a module, not a new lambda each time: JAX compiles once per function.
+# A Flax network needs no wrapper: theta is what `init` returns, and the network is a function of theta and one image.
+# Make it a top-level function of a module, not a new lambda each time, since JAX compiles once per function.
 
 # %%
 if importlib.util.find_spec("flax") is None:
@@ -152,9 +152,9 @@ left, right = figure.subfigures(1, 2, width_ratios=(1.5, 1))
 ax = left.subplots()
 for (label, share), color in zip(shares.items(), ("#0072B2", "#D55E00", "#009E73", "#CC79A7"), strict=False):
     ax.plot(100 * np.asarray(share), color=color, label=label)
-ax.set(xlabel="round", ylabel="held-out accuracy (percent)", ylim=(0, 100), xticks=range(0, 21, 5))
+ax.set(xlabel="round", ylabel="held-out accuracy (%)", ylim=(0, 100), xticks=range(0, 21, 5))
 ax.legend(frameon=False, loc="lower right")
-right.suptitle(f"{len(wrong)} of {len(test)} are misclassified by the cnn")
+right.suptitle(f"{len(wrong)} of {len(test)} are misclassified by the CNN")
 for place, ax in enumerate(right.subplots(3, 4).flat):
     ax.axis("off")
     if place < len(wrong):

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Bring your own population
 #
-# How do people react to a model? `Strategic` has two responses, both to a linear score. This is a third, in a class of
-# a few lines: people who climb the score of any model. Everything else (runs, exact points, certificates) then works as
-# with our populations. Run it as a script (a minute, offline) or open it as a notebook. It writes
+# How do people react to a model? `Strategic` has two responses, both to a linear score. This example adds a third, in a
+# class of a few lines: people who climb the score of any model. Everything else (runs, exact points, certificates) then
+# works as with built-in populations. Run it as a script (a minute, offline) or open it as a notebook. It writes
 # `bring_your_own_population.png`.
 
 # %%
@@ -32,8 +32,8 @@ from performative.testing import check_part
 #
 # $$x = \bar x + r_i \, \nabla_x \log \sigma(\text{score}(\theta, \bar x)),$$
 #
-# so those who are accepted anyway hardly move. The label, whether the loan will be paid back, does not change. JAX
-# differentiates the score, so it may be a line, a polynomial or a network.
+# so those who are accepted anyway hardly move. The label (whether the loan will be paid back) does not change. JAX
+# differentiates the score, so it may be a linear function, a polynomial or a network.
 
 
 # %%
@@ -69,8 +69,8 @@ class Climbers(pf.populations.AbstractPopulation):
 #
 # ## People and a model
 #
-# Two half-moons of people in five branches, which are not linearly separable. The score is a polynomial; the loss is
-# the logistic loss, written for one sample.
+# The people in five branches form two half-moons, which are not linearly separable. The score is a polynomial; the loss
+# is the logistic loss, written for one sample.
 
 
 # %%
@@ -94,15 +94,15 @@ start = np.zeros(4)
 # %% [markdown]
 # ## Does it satisfy the contract?
 #
-# The engine maps parts over clients, compiles them, sweeps their numbers, and pads. `check_part` checks a part for all
-# of that; the error names the broken rule.
+# The engine maps parts over clients, compiles them, sweeps their numbers, and pads their data. `check_part` checks that
+# a part allows all of this; the error names the broken rule.
 
 # %%
 checked = check_part(problem.population, problem, theta=start)
 print(f"checked against {len(checked)} rules: {', '.join(checked)}")
 
 # %% [markdown]
-# ## Will retraining settle, and where?
+# ## Will retraining converge, and where?
 
 # %%
 certificate = pf.certify(problem, theta=start, samples=1024)
@@ -112,7 +112,7 @@ stable, once = (np.asarray(point) for point in (certificate.stable, certificate.
 # %% [markdown]
 # ## Training
 #
-# Now as a federation: three branches per round, batches of 16 people, each round's model deployed.
+# Now train in a federation, with three branches per round and batches of 16 people; each round's model is deployed.
 
 # %%
 algorithm = pf.p_fedavg(
@@ -153,7 +153,7 @@ right = {
 figure, axes = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained", width_ratios=(1, 1, 0.9))
 arrows = dict(angles="xy", scale_units="xy", scale=1, alpha=0.35, width=0.003)
 grid = np.stack(np.meshgrid(np.linspace(-2.4, 2.6, 200), np.linspace(-1.7, 1.9, 200)), axis=-1)
-for ax, theta, title in zip(axes, (once, stable), ("Trained once", "Retrained until it settles"), strict=False):
+for ax, theta, title in zip(axes, (once, stable), ("Trained once", "Retrained to convergence"), strict=False):
     scores = judge(theta, grid.reshape(-1, 2)).reshape(grid.shape[:2])
     ax.contourf(grid[..., 0], grid[..., 1], scores, [0, np.inf], colors=["#009E73"], alpha=0.12)
     ax.contour(grid[..., 0], grid[..., 1], scores, [0], colors=["#009E73"], linewidths=1.5)
@@ -165,7 +165,7 @@ for ax, theta, title in zip(axes, (once, stable), ("Trained once", "Retrained un
         ax.scatter(*where[mine].T, s=9, color=color, label=("will not pay back", "will pay back")[label])
     ax.set(title=title, xlim=(-2.4, 2.6), ylim=(-1.7, 1.9), xticks=[], yticks=[])
 axes[0].legend(frameon=False, loc="upper left")
-axes[1].text(-2.25, 1.5, "shaded: accepted\nlines: from where people were")
+axes[1].text(-2.25, 1.5, "shaded: accepted\narrows: how people moved")
 history.plot("distance_to_stable", ax=axes[2], label="p_fedavg")
 axes[2].set_title("Convergence")
 figure.savefig("bring_your_own_population.png", dpi=120)

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A learner using the Gymnasium interface
 #
-# `pf.suite.gymnasium_env` wraps an environment as a `gymnasium.Env`: an action is a model, an observation is the data
-# it induces. Run it as a script; if Gymnasium is not installed, it says so and stops.
+# `pf.suite.gymnasium_env` wraps an environment as a `gymnasium.Env`: an action is a model, and an observation is the
+# data it induces. Run it as a script; if Gymnasium is not installed, it says so and stops.
 
 # %%
 import importlib.util

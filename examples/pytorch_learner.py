@@ -1,7 +1,7 @@
 # %% [markdown]
-# # A PyTorch learner on the black box
+# # A PyTorch learner for a black-box environment
 #
-# An environment of `pf.suite` takes models and returns the data they induce: any library can learn from them. Here
+# An environment of `pf.suite` takes models and returns the data they induce, so any library can learn from it. Here
 # PyTorch fits a logistic score to each deployment's rows. Run it as a script; if PyTorch is not installed, it says so
 # and stops.
 
