@@ -28,7 +28,7 @@ class Game(eqx.Module):
         player g:   min over theta_g of  f_g(theta_g; theta) = sum_{i of g} w_i E_{Z ~ D_i(theta)} l(theta_g; Z),
         theta = (theta_1, ..., theta_G),   w_i = p_i / (sum of p over the clients of g)
 
-    A player is one client, or a federation of several that share its model. `pf.run(game, algorithm, rounds)` lets all
+    A player is one client, or a federation of several clients that share a model. `pf.run(game, algorithm, rounds)` lets all
     players use the same algorithm; `history.theta` then has an axis of players, [repeats, records, players, ...].
     `pf.stable_point`, `pf.nash_point` and `pf.social_point` solve it; `pf.play_outlook` predicts whether play
     converges.

@@ -27,7 +27,7 @@ __all__ = ["History"]
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class History:
-    """Everything recorded, the start first.
+    """Everything that was recorded; the first record is the start.
 
     Attributes:
         theta: the global model, [repeats, records, ...] per leaf

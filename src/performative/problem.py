@@ -108,7 +108,7 @@ class Problem(eqx.Module):
         return dataclasses.replace(self, population=population)
 
     def pooled(self) -> "Problem":
-        """The same data as one client's: what a central learner sees, without knowing which client people belong to."""
+        """The same data as a single client: what a central learner sees, without knowing which client people belong to."""
         everyone = Pooled(self.population, self.client_weights)
         return Problem(self.loss, everyone, domain=self.domain, columns=self.columns, from_data=self.from_data)
 

@@ -132,7 +132,7 @@ def as_words(value: object) -> tuple[str, ...]:
     """Sentences as a tuple; a single string is allowed."""
     words = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (list, tuple)) else None
     if words is None or not all(isinstance(word, str) for word in words):
-        raise ValueError(f"from_data must be sentences; got {value!r}.")
+        raise ValueError(f"from_data must be a sentence, or a list of sentences; got {value!r}.")
     return words
 
 

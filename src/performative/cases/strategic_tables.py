@@ -92,7 +92,7 @@ def strategic_credit(
             has 0.01; the paper also uses 0.001 and 0.1
         penalty: overrides the rule's
         rows: number of rows drawn at random, None for all of the rule's
-        held_out: fraction of rows held out; the paper of "pcsgd" has 3 of 10, the others none
+        held_out: fraction of rows held out; the paper behind "pcsgd" holds out 3 of 10, the others none
         seed: for drawing rows, the split, the assignment to clients, and eps_i
         path, download: where the data are, see `pf.data.credit`
 

@@ -154,7 +154,7 @@ def reporting(as_json: bool, entries: Sequence[str] | None = None) -> Iterator[R
     except Exception as error:
         if debug:
             raise
-        if isinstance(error, OSError) and error.filename and error.strerror:  # a full disk, missing rights
+        if isinstance(error, OSError) and error.filename and error.strerror:  # a full disk, missing permissions
             error = OSError(f"{error.filename}: {error.strerror}")
         lines = str(error).strip().splitlines()
         text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
@@ -202,7 +202,7 @@ def check_folder(out: Path) -> None:
 
 
 def _check_writable(named: str, folder: Path) -> None:
-    """Only creating a file shows whether the folder, its disk and the rights allow it."""
+    """Only creating a file shows whether the folder, its disk and its permissions allow it."""
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:

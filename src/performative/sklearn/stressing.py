@@ -50,7 +50,7 @@ def stress(
         gain: "score": the decision_function of the desired class, else its probability; for a linear model this is the
             response of `pf.populations.Strategic`. "acceptance": 1 for being assigned the desired class, 0 otherwise
         desired: the class that people want to be assigned; None for classes_[0], if these are numbers, or no and yes
-        people: most rows to use; larger tables are subsampled at random
+        people: maximum number of rows to use; larger tables are subsampled at random
         seed: for subsampling and for the search
 
     For linear scores the response is a formula (`exact`). For all others, the best of some hundreds of moves is
