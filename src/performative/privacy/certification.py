@@ -303,7 +303,7 @@ def _against_server(z: float, weights: np.ndarray, size: int, threshold: int, as
     return Releases(z * math.sqrt(spread / size) / heavy, Everyone())
 
 
-# Most table sizes that are accounted for individually.
+# Maximum number of table sizes that are accounted for individually.
 _KINDS = 8
 _ALWAYS = (
     "one repeat is published",

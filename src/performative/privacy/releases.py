@@ -35,7 +35,7 @@ class Releases:
         return {"z": self.noise_multiplier, "sampling": sampling, "each": str(self.each), "most": self.most}
 
     def after(self, rounds: int) -> Release:
-        """All that `rounds` rounds release."""
+        """Everything that `rounds` rounds release."""
         count = math.ceil(rounds * self.each)
         return Release(self.noise_multiplier, count if self.most is None else min(count, self.most), self.sampling)
 
