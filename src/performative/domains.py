@@ -67,7 +67,7 @@ class Box(AbstractDomain):
             if np.ndim(value) and np.shape(value) != shape:
                 raise ValueError(
                     f"domain: {name} of the Box has shape {np.shape(value)}, but theta has shape {shape}; "
-                    "give a plain number, or one for each entry of theta."
+                    "pass a plain number, or one for each entry of theta."
                 )
 
     def project(self, theta: Theta) -> Theta:

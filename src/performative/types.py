@@ -39,7 +39,7 @@ RowNumbers = Int[Array | np.ndarray, "..."]
 # (`AbstractChannel[None]`); one that does not may remember anything.
 Memory = TypeVar("Memory", default=Any)
 World = TypeVar("World", default=Any)
-# User input is typed for static checkers, but not at run time: our own checks say more than a TypeError.
+# User input is typed for static checkers, but not at run time: our own checks are more informative than a TypeError.
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike as ArrayLike
 

@@ -224,7 +224,9 @@ def _features(frame: Any, strays: Mapping[str, Any], notes: list[str]) -> tuple[
             for key, values in _coded(name, column, strays[name], notes).items():
                 free = _free(key, {*frame.columns, *made})
                 if free != key:
-                    notes.append(f"The 0/1 column {key!r} is called {free!r}, because another column already has this name.")
+                    notes.append(
+                        f"The 0/1 column {key!r} is called {free!r}, because another column already has this name."
+                    )
                 made[free] = values
     return made, numeric
 

@@ -24,7 +24,7 @@ class Scale(StrEnum):
     ROBUST = "robust"
 
 
-PEOPLE = "Table of people, one row each: .csv, .parquet, or a database (FILE.duckdb#TABLE, a URL)."
+PEOPLE = "Table with one row per person: .csv, .parquet, or a database (FILE.duckdb#TABLE, a URL)."
 LABEL = "Label column; yes, true and 1 count as 1."
 POSITIVE = "Label value that counts as 1, the class people try to avoid."
 STRATEGIC = "Columns people can change, comma-separated; by default all numeric ones but flags."

@@ -44,7 +44,9 @@ class Cost(eqx.Module):
                 f"got {self.latency!r}."
             )
         if not np.any(np.asarray(self.step)) and not np.any(np.asarray(self.sample)):
-            raise ValueError("Cost: step or sample must be above 0; else local work is free and has no optimal amount.")
+            raise ValueError(
+                "Cost: step or sample must be above 0; otherwise local work is free and has no optimal amount."
+            )
 
     def check(self, clients: int) -> None:
         """Raise if the costs are for a different number of clients."""

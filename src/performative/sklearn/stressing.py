@@ -174,7 +174,7 @@ def _read_people(X: Any, y: Any, groups: Any) -> tuple[Any, Shaped[np.ndarray, "
         twice = X.columns[X.columns.duplicated()][0]
         raise ValueError(f"stress: column {twice!r} of X occurs twice; keep one, or pass X.to_numpy().")
     if np.ndim(X) != 2 or not len(X):
-        raise ValueError(f"stress: X must be a table of people, one row each; got shape {np.shape(X)}.")
+        raise ValueError(f"stress: X must be a table with one row per person; got shape {np.shape(X)}.")
     labels = np.asarray(y)
     if labels.shape != (len(X),):
         raise ValueError(f"stress: y must contain one label for each of the {len(X)} rows; got shape {labels.shape}.")
