@@ -197,7 +197,7 @@ def _draw(rng: np.random.Generator, have: int, wanted: int | None, owner: str) -
 
 
 def _evened(rng: np.random.Generator, y: np.ndarray) -> np.ndarray:
-    """Rows balanced by label: all of the rarer one, equally many of the other at random."""
+    """Rows balanced by label: all of the rarer one, the same number of the other at random."""
     groups = [rng.permutation(np.flatnonzero(y == label)) for label in (0, 1)]
     least = min(map(len, groups))
     return np.sort(np.concatenate([group[:least] for group in groups]))

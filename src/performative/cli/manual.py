@@ -79,7 +79,7 @@ SHORT: dict[str, str] = {
     "run": "Run the experiment of a TOML file",
     "scoreboard": "Compare an algorithm with baselines",
     "audit": "Test from logs whether data react to models",
-    "watch": "Monitor a deployment, with valid looks anytime",
+    "watch": "Monitor a deployment with anytime-valid tests",
     "plan": "Choose steps, clients, batch and rate",
     "design": "Choose what to deploy to learn the reaction",
     "reproduce": "Figures of the papers, with a verdict",

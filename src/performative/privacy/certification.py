@@ -83,7 +83,7 @@ class Guarantee:
         return [max(found, key=lambda spending: spending.epsilon) for found in zip(*each, strict=True)]
 
     def most_rounds(self, epsilon: float, delta: float) -> float | int:
-        """The most rounds that stay within epsilon: 0 if not even one does, infinity if further rounds cost nothing."""
+        """The most rounds possible within epsilon: 0 if not even one does, infinity if further rounds cost nothing."""
         return min((mine.most_rounds(epsilon, delta) for mine in self.releases), default=0)
 
 

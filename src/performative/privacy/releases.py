@@ -40,7 +40,7 @@ class Releases:
         return Release(self.noise_multiplier, count if self.most is None else min(count, self.most), self.sampling)
 
     def most_rounds(self, epsilon: float, delta: float) -> float | int:
-        """The most rounds that stay within epsilon."""
+        """The largest number of rounds that stays within epsilon."""
         if (
             self.most is not None
             and spending(Release(self.noise_multiplier, self.most, self.sampling), delta).epsilon <= epsilon
