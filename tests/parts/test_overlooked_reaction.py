@@ -21,7 +21,7 @@ def check(population, estimator, loss=pf.losses.squared):
 
 
 def overlooks():
-    return pytest.warns(PerformativeWarning, match=r"off by \d+ %.*\[reaction-overlooked\]$")
+    return pytest.warns(PerformativeWarning, match=r"off by \d+%.*\[reaction-overlooked\]$")
 
 
 def test_a_delay_is_told_by_how_much_is_still_to_come():
