@@ -159,7 +159,7 @@ BAD_PARTS = [
     (r"Reweighted: x must be \[clients, rows, ...\]", lambda: Reweighted(X[0], Y[0], 0.5)),
     (r"y must contain class labels 0, 1, ...; got \[-1\]", lambda: Reweighted(X, Y - 1, 0.5)),
     (r"y must contain class labels 0, 1, ...; got \[0.5\]", lambda: Reweighted(X, Y + 0.5, 0.5)),
-    (r"classes=2, but y contains class 3; give at least 4", lambda: Reweighted(X, Y + 3, 0.5, classes=2)),
+    (r"classes=2, but y contains class 3; pass at least 4", lambda: Reweighted(X, Y + 3, 0.5, classes=2)),
     (r"fraction must lie in \[0, 1\); got 1.5", lambda: pf.populations.Contaminated(GAUSSIAN, 1.5, GAUSSIAN)),
     (r"speed must lie in \[0, 1\]; got -0.1", lambda: pf.populations.Sluggish(GAUSSIAN, -0.1)),
     (r"Exponential: mean must be positive; got 0", lambda: pf.participation.Exponential(0.0)),

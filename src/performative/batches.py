@@ -56,7 +56,7 @@ class AbstractBatch(AbstractPart, Generic[Memory]):
         """
 
     def largest(self, population: Table) -> int:
-        """The maximal number of samples in a step."""
+        """The maximum number of samples in a step."""
         return population.capacity or 1
 
     def sampling(self, rows: int | None) -> Law | None:
@@ -229,7 +229,7 @@ class Poisson(AbstractBatch[None]):
             raise ValueError(f"Poisson: rate must be one probability for all rows, 0 < rate <= 1; got {self.rate}.")
         if isinstance(self.n_max, bool) or not (isinstance(self.n_max, int) and self.n_max >= 1):
             raise ValueError(
-                f"Poisson: n_max must be a whole number >= 1, the maximal number of rows in a step; got {self.n_max!r}."
+                f"Poisson: n_max must be a whole number >= 1, the maximum number of rows in a step; got {self.n_max!r}."
             )
 
     def largest(self, population: Table) -> int:

@@ -1,4 +1,4 @@
-"""Test whether one method is better than another, or the difference is only noise."""
+"""Test whether one method is better than another, or whether the difference is only noise."""
 
 import dataclasses
 import itertools
@@ -117,7 +117,7 @@ def compare(
         told = ", ".join(f"{name!r} at round {end}{_ending(histories[name])}" for name, end in ends.items())
         raise ValueError(
             f"compare uses final values, so all runs must end at the same round; got {told}. Exclude runs that did not "
-            "complete, or run all for as many rounds."
+            "complete, or run all of them for the same number of rounds."
         )
     pairs = list(itertools.combinations(values, 2))
     if baseline is not None:

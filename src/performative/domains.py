@@ -21,10 +21,10 @@ class AbstractDomain(AbstractPart):
         """The nearest point of the set."""
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raise if the set has another shape than theta; called for every leaf of theta."""
+        """Raise if the set's shape differs from theta's; called for every leaf of theta."""
 
     def __str__(self) -> str:
-        """With its numbers, unlike the `repr` of an equinox module."""
+        """Shows its numbers, unlike the `repr` of an equinox module."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         if not is_concrete(fields):
             return repr(self)
@@ -67,7 +67,7 @@ class Box(AbstractDomain):
             if np.ndim(value) and np.shape(value) != shape:
                 raise ValueError(
                     f"domain: {name} of the Box has shape {np.shape(value)}, but theta has shape {shape}; "
-                    "give a plain number, or one for each entry of theta."
+                    "pass a plain number, or one for each entry of theta."
                 )
 
     def project(self, theta: Theta) -> Theta:

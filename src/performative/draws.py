@@ -33,7 +33,7 @@ class Law:
 
     @property
     def times(self) -> int:
-        """The maximal number of times that one unit can be in a step."""
+        """The maximum number of times that one unit can be in a step."""
         return 1
 
     def chances(self) -> np.ndarray | None:

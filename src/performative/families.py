@@ -60,7 +60,7 @@ def _normal_score(
     if scale is not None:
         if jnp.shape(scale) not in ((), mean.shape):
             raise ValueError(
-                f"{name} has shape {jnp.shape(scale)}, but there are {mean.shape[0]} coordinates; give one number, "
+                f"{name} has shape {jnp.shape(scale)}, but there are {mean.shape[0]} coordinates; pass one number, "
                 "or one per coordinate."
             )
         return away / jnp.square(scale)

@@ -28,7 +28,7 @@ class Game(eqx.Module):
         player g:   min over theta_g of  f_g(theta_g; theta) = sum_{i of g} w_i E_{Z ~ D_i(theta)} l(theta_g; Z),
         theta = (theta_1, ..., theta_G),   w_i = p_i / (sum of p over the clients of g)
 
-    A player is one client, or a federation of several that share its model. `pf.run(game, algorithm, rounds)` lets all
+    A player is one client, or a federation of clients that share a model. `pf.run(game, algorithm, rounds)` lets all
     players use the same algorithm; `history.theta` then has an axis of players, [repeats, records, players, ...].
     `pf.stable_point`, `pf.nash_point` and `pf.social_point` solve it; `pf.play_outlook` predicts whether play
     converges.
@@ -182,7 +182,7 @@ def _joined(problems: Any, players: object) -> tuple[Problem, np.ndarray]:
     if not listed or not all(isinstance(one, Problem) for one in problems):
         raise ValueError(f"Game: problems must be a pf.Problem, or a list with one for each player; got {problems!r}.")
     if players is not None:
-        raise ValueError("Game: a list contains one problem per player; leave players out, or give one problem.")
+        raise ValueError("Game: a list contains one problem per player; leave players out, or pass one problem.")
     first = problems[0]
     for name in ("loss", "domain"):
         for g, one in enumerate(problems):

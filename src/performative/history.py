@@ -27,7 +27,7 @@ __all__ = ["History"]
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class History:
-    """Everything recorded, the start first.
+    """Everything that was recorded; the first record is the start.
 
     Attributes:
         theta: the global model, [repeats, records, ...] per leaf
@@ -245,7 +245,7 @@ def _tree(prefix: str, arrays: dict[str, Any]) -> Any:
     if prefix in found:
         return found[prefix]
     names = [unquote(name.removeprefix(f"{prefix}.")) for name in found]
-    if len(set(names)) < len(names):  # {"a.b": ...} beside {"a": {"b": ...}}
+    if len(set(names)) < len(names):  # {"a.b": ...} alongside {"a": {"b": ...}}
         names = [name.removeprefix(f"{prefix}.") for name in found]
     return dict(zip(names, found.values(), strict=True))
 

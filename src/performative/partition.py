@@ -24,7 +24,7 @@ NO_LABEL = -(2**31)
 
 @checked
 def iid(rows: int, clients: int, seed: int = 0) -> Parts:
-    """Distribute rows at random, equally many per client (one more for some if they do not divide evenly)."""
+    """Distribute rows at random, the same number per client (one more for some if they do not divide evenly)."""
     _check_sizes("iid", rows, clients)
     order = np.random.default_rng(seed).permutation(rows)
     return [np.sort(part) for part in np.array_split(order, clients)]
@@ -38,7 +38,7 @@ def dirichlet(labels: ArrayLike, clients: int, alpha: float, seed: int = 0, leas
         q_c ~ Dirichlet(alpha, ..., alpha) over clients, for each label c
 
     Small alpha: a label is concentrated on few clients, and clients also differ in size. Large alpha: close to iid. A
-    client with fewer than `least` rows receives rows of the largest ones, drawn at random. Yurochkin et al. 2019.
+    client with fewer than `least` rows receives rows from the largest ones, drawn at random. Yurochkin et al. 2019.
     Differs from Hsu et al. 2019, who draw each client's label distribution at a fixed size.
     """
     labels = _read_labels("dirichlet", labels)
@@ -98,7 +98,7 @@ def by_label(labels: ArrayLike, clients: int, labels_each: int, seed: int = 0) -
 def by_quantity(rows: int, clients: int, alpha: float, seed: int = 0, least: int = 1) -> Parts:
     """Distribute rows at random in unequal numbers: sizes in proportions q ~ Dirichlet(alpha, ..., alpha) over clients.
 
-    A client with fewer than `least` rows receives rows of the largest ones. Li et al. 2022.
+    A client with fewer than `least` rows receives rows from the largest ones. Li et al. 2022.
     """
     _check_sizes("by_quantity", rows, clients, least)
     _check_alpha("by_quantity", alpha)

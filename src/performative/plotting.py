@@ -19,7 +19,7 @@ _HATCHES = ("", "////", "....")
 # The band covers the middle four fifths of the repeats. Quantiles stay positive, so it works on log axes too.
 BAND = (0.1, 0.9)
 _FIRST_CHOICE = ("distance_to_stable", "performative_risk", "consensus")
-# Labels where the name is less clear.
+# Labels for names that are less clear by themselves.
 LABELS = {
     "distance_to_stable": "distance to the stable point",
     "distance_to_optimal": "distance to the optimal point",

@@ -66,7 +66,7 @@ class Problem(eqx.Module):
                 f"got {type(self.population).__name__}."
             )
         if self.population.clients < 1:
-            raise ValueError(f"population: {type(self.population).__name__} has no clients; give at least one.")
+            raise ValueError(f"population: {type(self.population).__name__} has no clients; pass at least one.")
         if self.domain is not None and not isinstance(self.domain, AbstractDomain):
             raise ValueError(f"domain must be pf.Box(lo, hi), pf.Ball(radius) or None; got {self.domain!r}.")
         shape = self.population.model_shape()
@@ -108,7 +108,7 @@ class Problem(eqx.Module):
         return dataclasses.replace(self, population=population)
 
     def pooled(self) -> "Problem":
-        """The same data as one client's: what a central learner sees, without knowing which client people belong to."""
+        """The same data as a single client: what a central learner sees, not knowing which client people belong to."""
         everyone = Pooled(self.population, self.client_weights)
         return Problem(self.loss, everyone, domain=self.domain, columns=self.columns, from_data=self.from_data)
 

@@ -39,7 +39,7 @@ RowNumbers = Int[Array | np.ndarray, "..."]
 # (`AbstractChannel[None]`); one that does not may remember anything.
 Memory = TypeVar("Memory", default=Any)
 World = TypeVar("World", default=Any)
-# User input is typed for static checkers, but not at run time: our own checks say more than a TypeError.
+# User input is typed for static checkers, but not at run time: our own checks are more informative than a TypeError.
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike as ArrayLike
 
@@ -132,7 +132,7 @@ def as_words(value: object) -> tuple[str, ...]:
     """Sentences as a tuple; a single string is allowed."""
     words = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (list, tuple)) else None
     if words is None or not all(isinstance(word, str) for word in words):
-        raise ValueError(f"from_data must be sentences; got {value!r}.")
+        raise ValueError(f"from_data must be a sentence, or a list of sentences; got {value!r}.")
     return words
 
 

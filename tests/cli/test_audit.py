@@ -76,6 +76,6 @@ def test_out_must_be_a_folder(folder, tmp_path):
     file = tmp_path / "file"
     file.write_text("mine")
     result = invoke("audit", folder, "--out", file)
-    assert result.exit_code == 2 and "give a folder" in result.stderr
+    assert result.exit_code == 2 and "pass a folder" in result.stderr
     assert file.read_text() == "mine"
     assert invoke("audit", folder, "--drift", "wave").exit_code == 2

@@ -84,7 +84,7 @@ def test_assess_as_text_page_and_json(folder, tmp_path, monkeypatch):
         (("--label", "default", "--strategic", "sex"), "is categorical, so it has no direction"),
         (("--label", "default", "--client", "bank"), "client='bank' is not a column"),
         (("--label", "sex"), "specify which of them is 1"),
-        (("--label", "default", "--page", "page.txt"), "give a name that ends in .html"),
+        (("--label", "default", "--page", "page.txt"), "pass a name that ends in .html"),
     ],
 )
 def test_assess_names_what_is_wrong(folder, words, told):

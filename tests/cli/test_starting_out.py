@@ -113,7 +113,7 @@ def test_init_asks_at_a_terminal(people, monkeypatch):
         (("--strategic", "job"), "job"),
         (("--positive", "maybe"), "--positive 'maybe' is not one of the two classes of 'defaulted'."),
         (("--client", "defaulted"), "--client defaulted: this column is the label"),
-        (("--out", "experiment.txt"), "give a name that ends in .toml"),
+        (("--out", "experiment.txt"), "pass a name that ends in .toml"),
     ],
 )
 def test_init_says_what_is_wrong_and_leaves_nothing_behind(people, words, said):

@@ -98,7 +98,7 @@ def test_updates_that_were_left_out():
         return jnp.where(z > 50, jnp.nan, 1.0) * jnp.square(theta - z) / 2
 
     problem = pf.Problem(half, pf.populations.Gaussian([1.0, 100.0], 0.1, 0.1))
-    with pytest.warns(UserWarning, match=r"5 of 10 updates were not finite and were left out.*\[nonfinite-updates\]"):
+    with pytest.warns(UserWarning, match=r"5 of 10 updates were non-finite and were left out.*\[nonfinite-updates\]"):
         history = pf.run(
             problem,
             pf.p_fedavg(0.1),

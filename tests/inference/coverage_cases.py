@@ -15,7 +15,7 @@ import performative as pf
 from performative.solve.landscape import survey
 
 RUNS, AT_ONCE = 10_000, 2500
-EXPECTED_NOTES = r"in 0\.\d+ % of repeats the run is too short|the interval ignores the bias of each fit on its rows"
+EXPECTED_NOTES = r"in 0\.\d+% of repeats the run is too short|the interval ignores the bias of each fit on its rows"
 M, EPS = np.linspace(0.0, 2.0, 5), np.array([-0.4, 0.0, 0.2, 0.5, 0.9])
 P = np.array([0.1, 0.1, 0.2, 0.2, 0.4])
 

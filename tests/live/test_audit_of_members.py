@@ -100,7 +100,7 @@ def test_the_command_writes_a_page_and_names_who_is_missing(copy, tmp_path):
     ended = CliRunner().invoke(cli, words)
     assert ended.exit_code == 0, ended.output
     text = " ".join(ended.output.split())
-    assert "1 is excluded: the client's logs cannot be summed; the client's own log says more." in text
+    assert "1 is excluded: the client's logs cannot be summed; the client's own log has the details." in text
     assert "2 is excluded: there are no logs path = 'bank-{client}' in the client's folder" in text
     assert "Ada" not in ended.output  # what the rows hold stays with the bank
     assert (out / "audit.html").exists() and sorted(path.name for path in out.iterdir()) == ["audit.html", "audit.json"]
@@ -123,7 +123,7 @@ def test_nobody_heard_is_a_failure_with_its_cause(copy):
         ('[audit]\npath = ""', "path must name a folder or a file of logs"),
         ('[audit]\npath = "a"\nepsilon = 1.0', "epsilon and delta go together"),
         ('[audit]\npath = "a"\nleast = 0', "least must be a whole number >= 1"),
-        ('[audit]\npath = "a"\nmap = "none.toml"', "there is no file 'none.toml' beside federation.toml"),
+        ('[audit]\npath = "a"\nmap = "none.toml"', "there is no file 'none.toml' next to federation.toml"),
         ('[audit]\nplace = "a"', "unknown key 'place'"),
         ("", "federation.toml has no [audit]"),
     ],

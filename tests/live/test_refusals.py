@@ -49,8 +49,8 @@ def shaped(reply, shape):
 
 
 SPOILT = {
-    "NaN": (change(**{"upload.delta": np.full(3, np.nan)}), "not finite"),
-    "infinity": (change(**{"upload.delta": np.array([0, np.inf, 0])}), "not finite"),
+    "NaN": (change(**{"upload.delta": np.full(3, np.nan)}), "non-finite"),
+    "infinity": (change(**{"upload.delta": np.array([0, np.inf, 0])}), "non-finite"),
     "wrong shape": (change(**{"upload.delta": np.ones(4)}), "must have shape"),
     "(1,) that would be broadcast": (change(**{"upload.delta": np.ones(1)}), "must have shape"),
     "a row too many": (change(**{"upload.delta": np.ones((1, 3))}), "must have shape"),

@@ -288,7 +288,7 @@ def test_the_overflow_rule():
         assert (1 << 62) < abs(exact) < 1 << 63
         assert int(wrapped.view(np.int64)[0]) == exact
     for bad in (1.001 * most, -1.001 * most, np.nan, np.inf, -np.inf, 1e308):
-        with pytest.raises(TooLarge, match="not finite, or exceeds"):
+        with pytest.raises(TooLarge, match="non-finite, or exceeds"):
             to_ring(np.asarray([0.0, bad]), 1.0, step, K)
     for weight in (0.0, -1.0, np.nan):
         with pytest.raises(TooLarge, match="the weight"):

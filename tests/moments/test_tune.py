@@ -123,7 +123,7 @@ def test_descent_into_a_region_without_values():
     [
         (pf.p_fedavg(0.1), ["rat"], {}, "does not lead to a number of the algorithm. Did you mean 'rate'"),
         (pf.p_fedavg(0.1), [], {}, "at least one name"),
-        (pf.p_fedavg(0.1), ["local_steps"], {}, "not a differentiable number; give values to try"),
+        (pf.p_fedavg(0.1), ["local_steps"], {}, "not a differentiable number; pass values to try"),
         (pf.p_fedavg(0.1), {"rate": (1.0, 0.5)}, {}, "low < high"),
         (pf.p_fedavg(0.1), {"rate": 3}, {}, "bounds .* or with a list of values"),
         (pf.p_fedavg(0.1), {"weights": [None]}, {}, "belongs to the problem"),
@@ -145,5 +145,5 @@ def test_refusals_of_searches():
     with pytest.raises(ValueError, match="none of 1 starts settles"):
         pf.tune(ONE, pf.p_fedavg(50.0), ["rate"], starts=1)
     there = pf.p_fedavg(0.1, participation=pf.Available(np.full(N, 0.5)))
-    with pytest.raises(ValueError, match="has no derivatives; give values to try"):
+    with pytest.raises(ValueError, match="has no derivatives; pass values to try"):
         pf.tune(UNEQUAL, there, ["participation.probability"])

@@ -21,7 +21,7 @@ def check(population, estimator, loss=pf.losses.squared):
 
 
 def overlooks():
-    return pytest.warns(PerformativeWarning, match=r"off by \d+ %.*\[reaction-overlooked\]$")
+    return pytest.warns(PerformativeWarning, match=r"off by \d+%.*\[reaction-overlooked\]$")
 
 
 def test_a_delay_is_told_by_how_much_is_still_to_come():
@@ -81,7 +81,7 @@ def test_pooled_data_hide_who_reacts():
 def test_clients_that_work_more_count_for_more():
     work = pf.LocalWork(pf.Full(), [5, 1, 1])
     for recipe in (pf.pofl, pf.profl):
-        with pytest.warns(PerformativeWarning, match=r"optimal point of other weights.*Nova.*\[unequal-work\]$"):
+        with pytest.warns(PerformativeWarning, match=r"optimal point for other weights.*Nova.*\[unequal-work\]$"):
             recipe(0.1, window=5, participation=work)
         recipe(0.1, window=5, participation=work, aggregator=pf.aggregators.Nova())
         recipe(0.1, window=5, participation=work, aggregator=pf.aggregators.PooledJacobian(pf.aggregators.Nova()))

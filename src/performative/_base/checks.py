@@ -27,9 +27,9 @@ __all__ = [
 ]
 
 
-# Parameters that are models, and what to do about one that is not finite; entries of tables are dropped or filled.
+# Parameters that are models, and what to do about one that is non-finite; entries of tables are dropped or filled.
 _MODELS = ("theta", "start", "stable", "optimal")
-_REMEDY = "Pass a model of finite numbers; that of a run which diverged has none (see history.status)."
+_REMEDY = "Pass a model of finite numbers; the final model of a diverged run is not one (see history.status)."
 
 
 def check_finite(owner: str, **arrays: ArrayLike) -> None:
@@ -57,7 +57,7 @@ def check_one_a_client(owner: str, clients: int, **arrays: Any) -> None:
     for name, array in arrays.items():
         if (shape := np.shape(array)) not in ((), (clients,)):
             raise ValueError(
-                f"{owner}{name} has shape {shape} for {clients} clients; give a scalar, or one number per client."
+                f"{owner}{name} has shape {shape} for {clients} clients; pass a scalar, or one number per client."
             )
 
 

@@ -64,7 +64,7 @@ def caution_after(
     if lost and not len(gone):
         warn(
             "nonfinite-updates",
-            f"{lost} of {total} updates were not finite and were left out; the weight of their clients went to the "
+            f"{lost} of {total} updates were non-finite and were left out; the weight of their clients went to the "
             'others. executor="loop" names the first such client.',
         )
     if len(gone):

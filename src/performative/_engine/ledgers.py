@@ -1,4 +1,4 @@
-"""The privacy ledger beside a run."""
+"""The privacy ledger of a run."""
 
 import dataclasses
 from typing import Any

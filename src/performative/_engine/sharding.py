@@ -144,7 +144,7 @@ def _hold(leaf: Array, mesh: Mesh, axis: int | None) -> Array:
 
 
 def fill_up(cohort: Cohort, drawn: Draws | None, clients: int, mesh: Mesh) -> tuple[Cohort, Draws | None]:
-    """The same cohort, padded so that every device has equally many rows. Padding ids lie past all padded rows."""
+    """The same cohort, padded to the same number of rows on every device. Padding ids lie past all padded rows."""
     past, size = filled(clients, mesh), cohort.ids.shape[0]
     more = filled(size, mesh) - size
 

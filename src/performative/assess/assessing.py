@@ -50,7 +50,7 @@ def assess(
         client: column with the client each row belongs to (a bank), None for one client
         strategic: columns that people can change, None for all numeric ones but those of 0 and 1
         strength: how far they move per unit of the score's slope: one number or {client: number}. It is unknown, so
-            everything is computed from a quarter of it to four times as much
+            everything is computed for strengths from a quarter of it to four times as much
         group: column with a group, for rates by group; it is then not used as a feature
         who: "everyone" responds, or only people of class 1 ("positive"), who have the most to gain
         share: fraction of people who are refused, None for the share of label 1; each model refuses this fraction on

@@ -45,7 +45,7 @@ def stray_entry(values: Any) -> tuple[str, bool] | None:
 
 
 def is_identifier(column: Any) -> bool:
-    """Whether a column has another value in every row, by design: text, or whole numbers that are called an identifier
+    """Whether a column has a different value in every row, by design: text, or whole numbers called an identifier
     or lie so close together that independent draws would repeat some."""
     kind = column.dtype.kind
     if len(column) <= CATEGORIES or kind in "fbmMc" or column.nunique() != len(column):

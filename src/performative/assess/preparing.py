@@ -186,7 +186,7 @@ def _without_names(frame: Any, asked: set[Any], notes: list[str]) -> Any:
             notes.append(f"Column {name!r} numbers the rows and was left out.")
         elif is_identifier(frame[name]):
             out.append(name)
-            notes.append(f"Column {name!r} has another value in every row, like an identifier, and was left out.")
+            notes.append(f"Column {name!r} has a different value in every row, like an identifier, and was left out.")
     return frame.drop(columns=out)
 
 
@@ -224,7 +224,9 @@ def _features(frame: Any, strays: Mapping[str, Any], notes: list[str]) -> tuple[
             for key, values in _coded(name, column, strays[name], notes).items():
                 free = _free(key, {*frame.columns, *made})
                 if free != key:
-                    notes.append(f"The 0/1 column {key!r} is called {free!r}, as there is another of this name.")
+                    notes.append(
+                        f"The 0/1 column {key!r} is called {free!r}, because another column already has this name."
+                    )
                 made[free] = values
     return made, numeric
 
@@ -263,7 +265,7 @@ def _coded(name: str, column: Any, stray: tuple[str, bool] | None, notes: list[s
         )
     if stray is not None:
         notes.append(
-            f"Column {name!r} holds numbers, but also {stray[0]!r}, so it is taken for categories; if it is a number, "
+            f"Column {name!r} holds numbers, but also {stray[0]!r}, so it is treated as categorical; if it is numeric, "
             "correct those."
         )
     common = str(counts.index[0])

@@ -27,8 +27,8 @@ def _read(source: Any) -> tuple[Any, str]:
         return source.to_pandas().reset_index(drop=True), "the table"
     if isinstance(source, Mapping) and source and all(hasattr(table, "columns") for table in source.values()):
         raise ValueError(
-            f"people must be one table; got {len(source)} tables in a {type(source).__name__}. Combine them, such as "
-            "with pandas.concat(tables, names=['client']).reset_index('client'), and pass client='client'."
+            f"people must be one table; got {len(source)} tables in a {type(source).__name__}. Combine them, for "
+            "example with pandas.concat(tables, names=['client']).reset_index('client'), and pass client='client'."
         )
     if not isinstance(source, (str, os.PathLike)):
         raise ValueError(f"people must be a table or the path of one; got {type(source).__name__}.")

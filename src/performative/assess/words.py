@@ -81,7 +81,7 @@ def _cost(found: AbstractAssessment) -> Finding:
 
 
 def _is_significant(value: float, error: float | None) -> bool:
-    """Whether it is over two standard errors above zero; no if there is one person, and so no error."""
+    """Whether it is more than two standard errors above zero; no if there is only one person, and so no error."""
     return error is not None and value > 2 * error
 
 

@@ -22,7 +22,7 @@ class Burden(Plain):
     Attributes:
         people: How many qualified people the group has.
         already: How many of them pay nothing.
-        unreachable: How many no move would get accepted; if there are any, the value is infinite.
+        unreachable: How many would not be accepted after any move; if there are any, the value is infinite.
         paid: The mean cost that they did pay, NaN if unknown.
     """
 

@@ -201,7 +201,7 @@ def _date(word: str) -> float | None:
 
 
 def _check_apart(time: np.ndarray, order: np.ndarray, table: Table, column: str) -> None:
-    """Refuse two models at one time: it would be unclear which of them people reacted to."""
+    """Refuse two models at the same time: it would be unclear which of them people reacted to."""
     same = np.flatnonzero(np.diff(time[order]) <= 0)
     if len(same):
         i, j = sorted((int(order[same[0]]), int(order[same[0] + 1])))

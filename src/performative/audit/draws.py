@@ -10,7 +10,7 @@ from performative.audit.queries import draw, fetch, smallest
 from performative.audit.summaries import Summaries
 from performative.audit.tally import GroupLog, group_counts
 
-# The most bytes that all kept rows together may take; with many cells, each keeps fewer rows.
+# Maximum number of bytes that all kept rows together may take; with many cells, each keeps fewer rows.
 SAMPLE_BYTES = 1 << 27
 
 
@@ -53,7 +53,7 @@ class Draw:
 
 
 def kept_rows(size: int, width: int, cells: int) -> int:
-    """The most rows that a cell may keep, given the number of cells."""
+    """The maximum number of rows that a cell may keep, given the number of cells."""
     return max(1, min(size, SAMPLE_BYTES // (8 * (width + 2) * max(1, cells))))
 
 

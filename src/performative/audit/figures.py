@@ -15,7 +15,7 @@ from performative.audit.response import Direction
 from performative.report.curves import digits
 from performative.report.figure import Mark, Series, View
 
-# The most clients and lines that a figure shows; all are in the JSON.
+# Maximum numbers of clients and lines that a figure shows; all are in the JSON.
 MOST_CLIENTS = 20
 _MOST_LINES = 14
 _MOST_PARAMETERS = 4

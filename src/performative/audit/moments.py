@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-# The most bytes that all means and covariances together may take.
+# Maximum number of bytes that all means and covariances together may take.
 MOMENT_BYTES = 1 << 27
 # A spread this small relative to the mean is rounding: a few units in the last place of every row.
 _ROUNDING = 8 * np.finfo(np.float64).eps

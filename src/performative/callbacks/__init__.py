@@ -6,7 +6,7 @@
     pf.run(..., callbacks=[show])
 
 A class may also have `begin(about, total)`, called before the first round, `close()`, always called at the end, `every`
-(maximal number of rounds between calls) and `unprotected = True` (see `News`). `news.stop(reason)` ends the run.
+(maximum number of rounds between calls) and `unprotected = True` (see `News`). `news.stop(reason)` ends the run.
 Callbacks do not change a run's numbers; an error in one ends the run, with the checkpoint written just before.
 """
 

@@ -104,7 +104,7 @@ def images(
         seed: for assigning images to clients
         path: the folder with the data, as in `pf.data`
 
-    If a class has too few images, all clients get equally many of it, in the same proportion, with a warning
+    If a class has too few images, all clients get the same number of it, in the same proportion, with a warning
     (CIFAR-10's first batch alone does not have 200 dogs for each of five clients). Test images are the official ones;
     for digits, every fifth image.
     Differs from the authors' code, which keeps the sampling unchanged and rescales the learning rate.

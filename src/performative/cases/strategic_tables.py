@@ -92,7 +92,7 @@ def strategic_credit(
             has 0.01; the paper also uses 0.001 and 0.1
         penalty: overrides the rule's
         rows: number of rows drawn at random, None for all of the rule's
-        held_out: fraction of rows held out; the paper of "pcsgd" has 3 of 10, the others none
+        held_out: fraction of rows held out; the paper behind "pcsgd" holds out 3 of 10, the others none
         seed: for drawing rows, the split, the assignment to clients, and eps_i
         path, download: where the data are, see `pf.data.credit`
 
@@ -197,7 +197,7 @@ def _draw(rng: np.random.Generator, have: int, wanted: int | None, owner: str) -
 
 
 def _evened(rng: np.random.Generator, y: np.ndarray) -> np.ndarray:
-    """Rows balanced by label: all of the rarer one, equally many of the other at random."""
+    """Rows balanced by label: all of the rarer one, the same number of the other at random."""
     groups = [rng.permutation(np.flatnonzero(y == label)) for label in (0, 1)]
     least = min(map(len, groups))
     return np.sort(np.concatenate([group[:least] for group in groups]))

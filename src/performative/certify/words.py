@@ -254,7 +254,7 @@ WORDS = Words(
             "threshold. The contraction factor is meaningless there; `repeated_risk_minimization` shows what happens."
         ),
         "near.not-computed": (
-            "The contraction factor was not computed: too many parameters, or derivatives that are not finite."
+            "The contraction factor was not computed: too many parameters, or non-finite derivatives."
         ),
         "near.nothing-to-retrain-to": (
             "There the risk that training sees has no strict minimum, so there is nothing to retrain to."

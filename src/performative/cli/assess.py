@@ -24,10 +24,10 @@ class Scale(StrEnum):
     ROBUST = "robust"
 
 
-PEOPLE = "Table of people, one row each: .csv, .parquet, or a database (FILE.duckdb#TABLE, a URL)."
+PEOPLE = "Table with one row per person: .csv, .parquet, or a database (FILE.duckdb#TABLE, a URL)."
 LABEL = "Label column; yes, true and 1 count as 1."
 POSITIVE = "Label value that counts as 1, the class people try to avoid."
-STRATEGIC = "Columns people can change, comma-separated; by default all numeric ones but flags."
+STRATEGIC = "Columns people can change, comma-separated; by default, all numeric ones except flags."
 
 
 def assess(
@@ -36,7 +36,7 @@ def assess(
     positive: Annotated[str | None, typer.Option("--positive", help=POSITIVE)] = None,
     client: Annotated[str | None, typer.Option("--client", help="Client column, such as the bank.")] = None,
     strategic: Annotated[str, typer.Option("--strategic", help=STRATEGIC)] = "",
-    strength: Annotated[float, typer.Option("--strength", min=0.0, help="Response strength; shows a range.")] = 1.0,
+    strength: Annotated[float, typer.Option("--strength", min=0.0, help="Response strength; a range is shown.")] = 1.0,
     group: Annotated[str | None, typer.Option("--group", help="Group column, for rates by group.")] = None,
     who: Annotated[Who, typer.Option("--who", help="Who responds: everyone, or only class 1.")] = Who.EVERYONE,
     share: Annotated[float | None, typer.Option("--share", help="Share of people rejected (that of label 1).")] = None,
@@ -50,7 +50,7 @@ def assess(
     """If people respond to my model: would my data change, would retraining settle, what would ignoring it cost?
 
     Answers for your own table, over a range of strengths, with the columns that drive the effect and the groups that
-    are hurt. One table cannot show whether people do respond; `performative audit` tests that on logs.
+    are hurt. One table cannot show whether people do respond; `performative audit` tests that from logs.
     """
     with reporting(as_json) as reporter:
         if page is not None:

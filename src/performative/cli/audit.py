@@ -31,11 +31,11 @@ def audit(
     source: Annotated[list[str], typer.Argument(help=_SOURCE)],
     mapping: Annotated[Path | None, typer.Option("--map", help="audit.toml: the role of each column.")] = None,
     groups: Annotated[str | None, typer.Option("--groups", help="Protected group column.")] = None,
-    drift: Annotated[Drift, typer.Option("--drift", help="Drift to allow for, not due to the model.")] = Drift.SMOOTH,
+    drift: Annotated[Drift, typer.Option("--drift", help="Drift that the model does not cause.")] = Drift.SMOOTH,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the page and the JSON file.")] = Path(
         "performative-audit"
     ),
-    cost: Annotated[float | None, typer.Option(min=0.0, help="Cost of a wrong decision, in money.")] = None,
+    cost: Annotated[float | None, typer.Option(min=0.0, help="Monetary cost of a wrong decision.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the row sample and the bootstrap.")] = 0,
     trust: Annotated[bool, typer.Option("--trust", help="Unpickle models, which runs code in their files.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help=_EXPLAIN)] = False,
@@ -49,7 +49,7 @@ def audit(
     merge: Annotated[bool, typer.Option("--merge", help="Audit several files of moments together.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Test on logs of past deployments whether the data react to the model, and where retraining leads.
+    """Test from logs of past deployments whether the data react to the model, and where retraining leads.
 
     Rows stay in their database engine, which returns only sums. Prints a summary, and writes a page and a JSON file.
     """

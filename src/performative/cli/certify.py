@@ -11,7 +11,7 @@ from performative.cli.output import Exit, Failure, Json, Set, check_file_for_set
 
 def certify(
     source: Annotated[str, typer.Argument(help="TOML file with [problem], or a table of people as for assess.")],
-    label: Annotated[str | None, typer.Option("--label", help=f"For a table: {LABEL}")] = None,
+    label: Annotated[str | None, typer.Option("--label", help=f"For a table: {LABEL[0].lower()}{LABEL[1:]}")] = None,
     positive: Annotated[str | None, typer.Option("--positive", help=POSITIVE)] = None,
     client: Annotated[str | None, typer.Option("--client", help="Client column, such as the bank.")] = None,
     strategic: Annotated[str, typer.Option("--strategic", help=STRATEGIC)] = "",

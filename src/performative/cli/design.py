@@ -13,11 +13,11 @@ def design(
     effect: Annotated[
         float | None, typer.Option("--effect", help="Reaction to detect, in column units per parameter unit.")
     ] = None,
-    power: Annotated[float | None, typer.Option("--power", help="Probability of detecting it (0.9).")] = None,
-    width: Annotated[float | None, typer.Option("--width", help="Or: width of the slope's interval.")] = None,
-    deployments: Annotated[int | None, typer.Option("--deployments", help="Maximum number (20).")] = None,
+    power: Annotated[float | None, typer.Option("--power", help="Probability of detecting it (default: 0.9).")] = None,
+    width: Annotated[float | None, typer.Option("--width", help="Or the width of the slope's interval.")] = None,
+    deployments: Annotated[int | None, typer.Option("--deployments", help="Maximum number (default: 20).")] = None,
     size: Annotated[float | None, typer.Option("--size", help="Largest step in a parameter.")] = None,
-    column: Annotated[str | None, typer.Option("--column", help="Column that reacts (the noisiest).")] = None,
+    column: Annotated[str | None, typer.Option("--column", help="Column that reacts (default: the noisiest).")] = None,
     each: Annotated[bool, typer.Option("--each", help="Each client's own slope, not one common to all.")] = False,
     entries: Set = None,
     as_json: Json = False,

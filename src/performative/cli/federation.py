@@ -137,8 +137,8 @@ def audit(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the page and the JSON file.")] = Path(
         "performative-audit"
     ),
-    drift: Annotated[Drift, typer.Option("--drift", help="Drift to allow for, not due to the model.")] = Drift.SMOOTH,
-    cost: Annotated[float | None, typer.Option(min=0.0, help="Cost of a wrong decision, in money.")] = None,
+    drift: Annotated[Drift, typer.Option("--drift", help="Drift that the model does not cause.")] = Drift.SMOOTH,
+    cost: Annotated[float | None, typer.Option(min=0.0, help="Monetary cost of a wrong decision.")] = None,
     here: Annotated[bool, typer.Option("--here", help="Without a network: all logs are on this machine.")] = False,
     data: Data = None,
     as_json: Json = False,

@@ -21,7 +21,7 @@ from performative.cli.output import (
 )
 
 App = Annotated[Path, typer.Option("--app", help="The server's app folder.")]
-Member = Annotated[Path, typer.Option("--app", help="The member's folder, as `join` makes it.")]
+Member = Annotated[Path, typer.Option("--app", help="The member's folder, as created by `join`.")]
 Out = Annotated[Path | None, typer.Option(help="File to write; by default named after the member.")]
 _HERE = Path(".")
 
@@ -193,7 +193,7 @@ def rotate(
     new_authority: Annotated[bool, typer.Option("--new-authority", help="Create a new authority.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Renew the server's certificate under the same authority; members need not act.
+    """Renew the server's certificate under the same authority; members need not do anything.
 
     With --new-authority every member needs a new file from `invite` before it can reconnect.
     """

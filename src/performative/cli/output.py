@@ -154,7 +154,7 @@ def reporting(as_json: bool, entries: Sequence[str] | None = None) -> Iterator[R
     except Exception as error:
         if debug:
             raise
-        if isinstance(error, OSError) and error.filename and error.strerror:  # a full disk, missing rights
+        if isinstance(error, OSError) and error.filename and error.strerror:  # a full disk, missing permissions
             error = OSError(f"{error.filename}: {error.strerror}")
         lines = str(error).strip().splitlines()
         text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
@@ -174,7 +174,7 @@ def failing(
 
     try:
         yield
-    except (Failure, ConfigError):  # these say more
+    except (Failure, ConfigError):  # these are more informative
         raise
     except (*failed, *bad) as error:
         details |= {name: getattr(error, name) for name in ("file", "row", "column") if hasattr(error, name)}
@@ -185,7 +185,7 @@ def failing(
 def check_out(out: Path, what: str, *endings: str, option: str = "--out") -> None:
     """Reject an unwritable output file before anything runs."""
     if out.suffix not in endings:
-        raise Failure(f"{option} {out}: {what}; give a name that ends in {endings[0]}.", Exit.BAD_INPUT)
+        raise Failure(f"{option} {out}: {what}; pass a name that ends in {endings[0]}.", Exit.BAD_INPUT)
     if out.is_dir() or not out.absolute().parent.is_dir():
         wrong = "this is a folder" if out.is_dir() else f"there is no folder {out.absolute().parent}"
         raise Failure(f"{option} {out}: {wrong}.", Exit.BAD_INPUT)
@@ -195,14 +195,14 @@ def check_out(out: Path, what: str, *endings: str, option: str = "--out") -> Non
 def check_folder(out: Path) -> None:
     """The same for a folder of files."""
     if out.exists() and not out.is_dir():
-        raise Failure(f"--out {out}: this is a file; give a folder.", Exit.BAD_INPUT)
+        raise Failure(f"--out {out}: this is a file; pass a folder.", Exit.BAD_INPUT)
     _check_writable(
         f"--out {out}", next(place for place in (out.absolute(), *out.absolute().parents) if place.exists())
     )
 
 
 def _check_writable(named: str, folder: Path) -> None:
-    """Only creating a file shows whether the folder, its disk and the rights allow it."""
+    """Only creating a file shows whether the folder, its disk and its permissions allow it."""
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:

@@ -101,7 +101,7 @@ def attack(
         int | None, typer.Option("--rows", help="Rows of the crafted table; as in the file by default.")
     ] = None,
     rounds: Annotated[int, typer.Option("--rounds", help="Rounds that the attacker sees.")] = 100,
-    repeats: Annotated[int, typer.Option("--repeats", help="Runs on each of the two neighbors.")] = 2000,
+    repeats: Annotated[int, typer.Option("--repeats", help="Runs on each of the two neighboring data sets.")] = 2000,
     canaries: Annotated[int, typer.Option("--canaries", help="Canaries in one run; 0 for none.")] = 10_000,
     claimed: Annotated[float | None, typer.Option("--claimed", help="Claimed epsilon for these rounds.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the attacks.")] = 0,

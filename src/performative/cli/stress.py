@@ -28,7 +28,7 @@ def stress(
     gain: Annotated[Gain, typer.Option("--gain", help="What people gain by responding.")] = Gain.SCORE,
     desired: Annotated[str | None, typer.Option("--desired", help="Class people want (default: the first).")] = None,
     ignore: Annotated[str, typer.Option("--ignore", help="Columns to ignore, comma-separated.")] = "",
-    rows: Annotated[int, typer.Option("--people", min=10, help="Maximum number who respond, drawn at random.")] = 1000,
+    rows: Annotated[int, typer.Option("--people", min=10, help="Maximum number of people, drawn at random.")] = 1000,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of that draw and of the search.")] = 0,
     trust: Annotated[bool, typer.Option("--trust", help="Unpickle the model, which runs code in it.")] = False,
     as_json: Json = False,

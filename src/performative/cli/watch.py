@@ -62,7 +62,7 @@ def watch(
         from performative.watch.webhook import Webhook
 
         if state.is_dir() or not state.absolute().parent.is_dir():
-            raise Failure(f"--state {state}: give a file in an existing folder.", Exit.BAD_INPUT)
+            raise Failure(f"--state {state}: pass a file in an existing folder.", Exit.BAD_INPUT)
         if once and port is not None:
             raise Failure("--once exits after reading; a page (--port) needs a continuous watch.", Exit.BAD_INPUT)
         asked: dict[str, Any] = {"drift": drift.value, "alpha": alpha, "loss_limit": loss_limit, "gap_limit": gap_limit}

@@ -121,7 +121,7 @@ def _check_tables(raw: dict[str, Any]) -> dict[str, Any]:
     try:
         return Document.model_validate(raw).model_dump()
     except pydantic.ValidationError as invalid:
-        # A misspelled table is both unknown and missing: the first error says more.
+        # A misspelled table is both unknown and missing: the first error is more informative.
         error = min(invalid.errors(), key=lambda error: error["type"] != "extra_forbidden")
         *parents, name = (str(part) for part in error["loc"])
         key = ".".join(parents)

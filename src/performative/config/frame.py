@@ -9,7 +9,7 @@ from performative.config.build import Builder
 from performative.config.errors import ConfigError, blame
 from performative.problem import Problem
 
-# Keys that are not arguments of `from_frame`: what is done to the table before.
+# Keys that are not arguments of `from_frame`: what is done to the table first.
 _BEFORE: dict[str, Any] = {"ignore": list[str], "prepare": bool}
 
 

@@ -76,7 +76,7 @@ def write_experiment(out: Path, table: str, columns: Sequence[Column], roles: Ro
     prepare = any(not column.numeric or column.missing for column in used)
     prepare |= any(column.missing for column in columns if column.name == roles.label)
     text = functools.partial(_text, table=table, roles=roles, strength=strength, prepare=prepare)
-    draft = out.with_name(f".{out.name}.part")  # beside the file: the path of the table is relative to it
+    draft = out.with_name(f".{out.name}.part")  # next to the file: the path of the table is relative to it
     try:
         draft.write_text(text(rate=0.1, batch=1), encoding="utf-8")
         people: Any = load_experiment(draft).problem.population
@@ -159,7 +159,7 @@ def _text(*, table: str, roles: Roles, strength: float, prepare: bool, rate: flo
 # Editors complete and check this file after: performative schema --out performative.schema.json
 title = {_toml(f"Retraining on {Path(table).name}")}
 
-# The people, one row each. One table cannot show whether they react, or how strongly: try several strengths
+# The people, one row per person. One table cannot show whether they react, or how strongly: try several strengths
 # (performative run FILE --set problem.frame.strength=2), or audit your logs (performative audit).
 [problem.frame]
 {_entries(frame)}
@@ -175,7 +175,7 @@ title = {_toml(f"Retraining on {Path(table).name}")}
 
 
 def _entries(table: dict[str, tuple[Any, str]]) -> str:
-    """Lines `key = value  # comment`, the comments below one another; entries that are None are left out."""
+    """Lines `key = value  # comment`, with the comments aligned; entries that are None are left out."""
     lines = [(f"{name} = {_toml(value)}", comment) for name, (value, comment) in table.items() if value is not None]
     width = min(max(len(line) for line, _ in lines), 60)
     return "\n".join(f"{line:<{width}}  # {comment}" if comment else line for line, comment in lines)

@@ -11,7 +11,7 @@ from performative.design.outcome import Alternative, Design
 from performative.design.pattern import FEWEST, effective_deployments, lengths, signs
 from performative.design.power import mean_width, power_of, ratio_for
 
-# The most deployments: without a limit on size, and with one.
+# Maximum number of deployments: without a limit on size, and with one.
 _LENGTH, _LONGEST = 20, 400
 # Designs whose cost is within this share of the least count as equally cheap: the shortest is chosen.
 _ALIKE = 0.05

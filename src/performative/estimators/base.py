@@ -48,7 +48,7 @@ class AbstractEstimator(AbstractPart, Generic[Memory]):
     """Whether clients remember samples of past rounds."""
 
     needs_exploration: ClassVar[bool] = False
-    """Whether it learns from models that are deployed beside the global one (`pf.Explore`)."""
+    """Whether it learns from models that are deployed alongside the global one (`pf.Explore`)."""
 
     def bound(self) -> Bound | None:
         """The bound on one person's contribution to a batch's gradient sum, with its noise; None if there is none."""

@@ -41,7 +41,7 @@ class Filtered(AbstractWrapper[Memory]):
 
     If the population has groups or classes, each is filtered separately, so no minority is mistaken for outliers. The
     decomposition is of d x d moments, never n x n. `inner` fits spreads to what is kept. It cannot handle batches with
-    a majority of outliers, or outliers that look like the rest. The count `kept` is recorded beside `samples`.
+    a majority of outliers, or outliers that look like the rest. The count `kept` is recorded alongside `samples`.
     """
 
     references = ("zheng2024profl",)

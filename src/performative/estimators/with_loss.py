@@ -20,7 +20,7 @@ class Heard(eqx.Module, Generic[Memory]):
 
 
 class WithLoss(AbstractWrapper[Heard[Memory]]):
-    """Send F_i, the mean loss of the round's first batch at the server's model, beside the update.
+    """Send F_i, the mean loss of the round's first batch at the server's model, alongside the update.
 
     Servers that weight clients by their losses need it: `QFair` and `Agnostic`. The direction is `inner`'s. F_i
     bypasses the channel, so no noise protects it.

@@ -103,7 +103,7 @@ class Confidence:
         return "\n".join([*lines, *(f"  In doubt: {note}" for note in self.notes)])
 
 
-# The most numbers of the first repeat to print.
+# How many numbers of the first repeat are printed at most.
 _SHOWN = 6
 
 

@@ -178,5 +178,5 @@ def _doubts(slope: np.ndarray, found: Average, x: np.ndarray, memory: bool) -> t
     said = float(np.median(np.einsum("rjj->r", found.single) - np.einsum("rjj->r", found.covariance)))
     if not memory and x.shape[1] > _RECORDS and np.all(left < 0.05) and not said / _FACTOR <= seen <= said * _FACTOR:
         told = f"the recorded models vary {seen / max(said, 1e-300):.2g} times as much as problem and algorithm imply"
-        return (f"{told}, so one of these is not that of the run.",)
+        return (f"{told}, so one of the two does not match the run.",)
     return ()

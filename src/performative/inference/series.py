@@ -8,7 +8,7 @@ import numpy as np
 
 # The burn-in: the first part of a run still depends on the start.
 BURN_IN = 0.25
-# The most numbers in the covariances of all repeats (1 GB); more are refused.
+# Maximum number of numbers in the covariances of all repeats (1 GB); more are refused.
 _LARGEST = 1 << 27
 
 

@@ -42,7 +42,7 @@ _FILES = ("pyproject.toml", "federation.toml", "app.py", "README.md")
 # Seconds between reads of the server's records, and between queries to Flower, each of which takes a second of
 # processor time.
 _LOOK, _ASK = 0.2, 10.0
-# So many such queries in a row may go unanswered.
+# This many such queries in a row may go unanswered.
 _UNANSWERED = 6
 # Seconds past a round's end after which a client's process is killed; seconds that a start may take.
 _GRACE, _START = 2.0, 90.0
@@ -83,7 +83,7 @@ def up(app: Path, federation: Federation, data: Path | None = None) -> dict[str,
         _check_data(federation, data)
     site, largest = Site.inside(app), largest_message(federation)
     _stop_where_limit_changed(site, server_folder(app), largest)
-    if site.address is not None and not site.joined:  # members come from hosts of their own
+    if site.address is not None and not site.joined:  # members run on their own hosts
         processes.start_server(site, largest, _START)
         return {"clients": federation.clients, "address": site.address, "processes": processes.running(site)}
     if federation.secure_settings is not None:
@@ -119,7 +119,7 @@ def _check_data(federation: Federation, data: Path) -> None:
     if not isinstance(federation.source, TableSource) and federation.audit is None:
         raise ValueError("--data: the app has no [data] and no [audit] in federation.toml, so no folder is used.")
     if not data.is_dir():
-        raise ValueError(f"--data: {data} is not a folder; give the folder with the members' tables.")
+        raise ValueError(f"--data: {data} is not a folder; pass the folder with the members' tables.")
 
 
 def down(app: Path) -> list[str]:
@@ -280,7 +280,7 @@ def roll_back(app: Path, version: int | None, to: int | None) -> tuple[int, int]
     if not (folder / "state.json").exists():
         raise FederationError(f"there is no run in {folder} yet.")
     if (version is None) == (to is None):
-        raise ValueError("rollback: give the version to restore, or --to with the round that deployed it.")
+        raise ValueError("rollback: pass the version to restore, or --to with the round that deployed it.")
     found = version_in(folder, to) if version is None and to is not None else version
     assert found is not None
     return found, rollback(load_app(app), folder, found)

@@ -64,7 +64,7 @@ class Federation:
         audit: pf.live.MemberLogs(...): where the members' logs lie, for `performative federation audit`
         record: pf.Record: metrics and quantities of clients as in `pf.run`. Every round is recorded, with its model
             unless theta="last"; no risks are measured: the server has no data
-        keep_models: so many of the last deployed models stay on the server's disk, for a rollback; None for what fits
+        keep_models: how many of the last deployed models stay on the server's disk, for rollbacks; None for what fits
             into 1 GiB, from 10 to 1000
     """
 

@@ -108,7 +108,7 @@ class Journal:
         fault = _check_head(self.folder, keys.signing_public(self._private), hashes) or _check_chain(lines, hashes)
         if fault:
             raise ValueError(  # another line would hide the fault
-                f"{path}: {fault}. `performative federation verify` says more; restore the file, or move the whole "
+                f"{path}: {fault}. `performative federation verify` shows more; restore the file, or move the whole "
                 "folder away to start a new log."
             )
         self._count, self._last, self._size = len(hashes), hashes[-1] if hashes else _FIRST, len(whole)
@@ -165,8 +165,8 @@ def read_journal(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
             found.append(json.loads(line))
         except ValueError as error:
             raise ValueError(
-                f"{path}: line {number} is not a line of this log. `performative federation verify` says more; restore "
-                "the file, or move the whole folder away to start a new log."
+                f"{path}: line {number} is not a line of this log. `performative federation verify` shows more; "
+                "restore the file, or move the whole folder away to start a new log."
             ) from error
     return found
 

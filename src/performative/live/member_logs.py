@@ -59,7 +59,7 @@ class MemberLogs:
         if self.delta is not None and not 0 < self.delta < 1:
             raise ValueError(f"delta must lie between 0 and 1; got {self.delta:g}.")
         if self._map is not None and not self._map.is_file():
-            raise ValueError(f"map: there is no file {self.map!r} beside federation.toml.")
+            raise ValueError(f"map: there is no file {self.map!r} next to federation.toml.")
 
     @property
     def _map(self) -> Path | None:

@@ -13,7 +13,7 @@ from performative.types import Theta
 ROOM = 1 << 30
 # The fewest and the most models that are then kept on disk.
 FEWEST, MOST = 10, 1000
-# So many records of one round are merged into one file, unless it would have more bytes than this.
+# This many records of one round are merged into one file, unless it would have more bytes than this.
 _TOGETHER, _LONGEST = 100, 64 << 20
 
 

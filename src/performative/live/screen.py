@@ -81,7 +81,7 @@ class Screen:
     def _check_numbers(self, upload: Upload) -> None:
         for path, leaf in jax.tree_util.tree_leaves_with_path(upload):
             if np.issubdtype(leaf.dtype, np.number) and not np.all(np.isfinite(leaf)):
-                raise Refused(f"upload{jax.tree_util.keystr(path)} is not finite")
+                raise Refused(f"upload{jax.tree_util.keystr(path)} is non-finite")
         for name, part in (("update", upload.delta), ("extra", upload.extra)):
             length = length_of(part)
             if not length <= self.longest:

@@ -15,7 +15,7 @@ LOG = "client.log"
 _logger = logging.getLogger("performative.live.client")
 # A log of this size is rotated; the previous one is kept.
 _LONGEST = 1 << 20
-_WHERE = "the client's own log says more"
+_WHERE = "the client's own log has the details"
 
 
 class Sayable(Exception):

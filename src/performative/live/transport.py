@@ -10,7 +10,7 @@ from collections.abc import Callable
 from performative.live.telling import tell_failure
 
 # The reason given for a client number without a member.
-VACANT = "no member has this number: it has not joined, or is one no more"
+VACANT = "no member has this number: it has not joined, or is no longer a member"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,12 +33,12 @@ def chances_with(machine: Machine, values: dict[str, Array]) -> Chances:
     Computed on the host, so not inside a compiled program.
     """
     if machine.listed is not None:
-        raise ValueError("free: clients do not add up here, so probabilities have no derivatives; give values to try.")
+        raise ValueError("free: clients do not add up here, so probabilities have no derivatives; pass values to try.")
     try:
         return dataclasses.replace(read_chances(with_numbers(machine, values).setup), steps=None)
     except (TypeError, ValueError, jax.errors.JAXTypeError):
         raise ValueError(
-            f"free: what {', '.join(values)} does to cohort probabilities has no derivatives; give values to try."
+            f"free: what {', '.join(values)} does to cohort probabilities has no derivatives; pass values to try."
         ) from None
 
 

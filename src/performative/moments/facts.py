@@ -92,7 +92,8 @@ def no_law(participation: AbstractParticipation) -> str:
     if participation.keeps_time:
         return _told(
             f"participation={name} is supported if all clients are training and who comes next does not depend on who "
-            "came before: latency=pf.participation.Exponential(mean) and clock=pf.Clock(compute=0); else use pf.run"
+            "came before: latency=pf.participation.Exponential(mean) and clock=pf.Clock(compute=0); otherwise "
+            "use pf.run"
         )
     return _told(
         f"participation={name} has no cohort distribution that is independent of the clients' data and of past "

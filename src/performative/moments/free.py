@@ -86,7 +86,7 @@ def value_of(algorithm: Algorithm, name: str) -> np.ndarray:
             part = part.value
     if not isinstance(part, (float, np.ndarray, Array)) or not np.issubdtype(np.result_type(part), np.inexact):
         raise ValueError(
-            f"free: {name} = {part!r} is not a differentiable number; give values to try, "
+            f"free: {name} = {part!r} is not a differentiable number; pass values to try, "
             f"such as free={{{name!r}: [1, 2, 5]}}."
         )
     return np.asarray(part, np.float64)

@@ -135,7 +135,7 @@ def _search(
         names = ", ".join(one.name for one in free)
         raise ValueError(
             f"tune: not all effects of {names} can be differentiated: the cost is {after:.8g}, but {told[-1]:.8g} in "
-            "the search. Give values to try instead."
+            "the search. Pass values to try instead."
         )
     values = {
         one.name: number.item() if number.ndim == 0 else number for one, number in zip(free, numbers, strict=True)

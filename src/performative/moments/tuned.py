@@ -38,7 +38,9 @@ class Tuned:
         return 1.0 if self.before == self.after else float(np.divide(self.before, self.after))
 
     def __str__(self) -> str:
-        lines = [f"{self.cost}: {self.before:.6g} as given, {self.after:.6g} at best ({self.ratio:.4g} times less)"]
+        lines = [
+            f"{self.cost}: {self.before:.6g} as given, {self.after:.6g} at best (lower by a factor of {self.ratio:.4g})"
+        ]
         if not self.values:
             return f"{lines[0]}\n  nothing better was found"
         lines += [f"  {name} = {_told(value)}" for name, value in self.values.items()]

@@ -118,7 +118,7 @@ class AbstractParticipation(AbstractPart, Generic[Memory]):
         return False
 
     def oldest(self, clients: int) -> int:
-        """The maximal age in rounds of a cohort client's model: the largest `Cohort.age`."""
+        """The maximum age in rounds of a cohort client's model: the largest `Cohort.age`."""
         return 0
 
     @property

@@ -83,7 +83,7 @@ class Cyclic(AbstractParticipation[None]):
         clients = len(weights)
         if self.largest is None and clients % self.count:
             raise ValueError(
-                f"Cyclic: {clients} clients cannot form {self.count} groups of equal size; give a list of ids for each."
+                f"Cyclic: {clients} clients cannot form {self.count} groups of equal size; pass a list of ids for each."
             )
         if self.largest is None and self.k is not None and self.k > clients // self.count:
             raise ValueError(

@@ -43,7 +43,7 @@ class LocalWork(AbstractParticipation[tuple[Memory, PyTree]]):
         if not isinstance(inner, AbstractParticipation):
             raise ValueError(f"LocalWork: inner must be a participation such as pf.Full(); got {inner!r}.")
         if isinstance(inner, LocalWork):
-            raise ValueError("LocalWork inside LocalWork: the inner steps would be ignored; give one list of steps.")
+            raise ValueError("LocalWork inside LocalWork: the inner steps would be ignored; pass one list of steps.")
         self.inner = inner
         self.steps = as_steps(steps)
         self.longest = self.steps.longest
@@ -118,7 +118,7 @@ class LocalWork(AbstractParticipation[tuple[Memory, PyTree]]):
             )
         if listed is not None and len(listed) != len(weights):
             raise ValueError(
-                f"LocalWork: steps has {len(listed)} entries for {len(weights)} clients; give one per client."
+                f"LocalWork: steps has {len(listed)} entries for {len(weights)} clients; pass one per client."
             )
 
     def select(

@@ -64,7 +64,7 @@ class Turns(AbstractParticipation[None]):
     def check(self, weights: np.ndarray) -> None:
         if len(self.players) != len(weights):
             raise ValueError(
-                f"Turns: players has {len(self.players)} entries for {len(weights)} clients; give one per client."
+                f"Turns: players has {len(self.players)} entries for {len(weights)} clients; pass one per client."
             )
 
     def tables(self, weights: np.ndarray) -> PyTree:

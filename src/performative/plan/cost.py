@@ -44,10 +44,12 @@ class Cost(eqx.Module):
                 f"got {self.latency!r}."
             )
         if not np.any(np.asarray(self.step)) and not np.any(np.asarray(self.sample)):
-            raise ValueError("Cost: step or sample must be above 0; else local work is free and has no optimal amount.")
+            raise ValueError(
+                "Cost: step or sample must be above 0; otherwise local work is free and has no optimal amount."
+            )
 
     def check(self, clients: int) -> None:
-        """Raise if the costs are for another number of clients."""
+        """Raise if the costs are for a different number of clients."""
         for name in ("step", "sample", "communication"):
             if np.shape(getattr(self, name)) not in ((), (clients,)):
                 raise ValueError(

@@ -136,10 +136,10 @@ class Plan:
         if self.reached is not None and self.reached > self.accuracy:
             head = f"{self.accuracy:g} is out of reach; the best is an error of {self.reached:.3g}"
         else:
-            head = f"From {self.start:.3g} to an error of {self.accuracy:g}"
+            head = f"The error falls from {self.start:.3g} to {self.accuracy:g}"
         return "\n".join(
             [
-                f"{head} in time {self.time:.4g}, {self.rounds} round{'s' if self.rounds > 1 else ''} ({self.method}):",
+                f"{head} in {self.rounds} round{'s' if self.rounds > 1 else ''}, time {self.time:.4g} ({self.method}):",
                 f"  {self.choice.setting.words()}",
                 "Why:",
                 *(f"  - {line}" for line in self.why),

@@ -92,7 +92,7 @@ def plan(
     if not near.kappa > 0:
         raise ValueError(
             f"plan: small steps do not settle at the stable point (the slope there is {near.kappa:.3g}): no setting "
-            "of P-FedAvg will. pf.certify(problem) says more."
+            "of P-FedAvg will. pf.certify(problem) gives the details."
         )
     if near.distance <= accuracy:
         raise ValueError(

@@ -106,7 +106,7 @@ def straight(problem: Problem, theta: Theta) -> Line:
     if not settles > 1e-12 * np.linalg.norm(J, 2):
         raise ValueError(
             f"plan: small steps do not settle at the stable point (the slope there is {settles:.3g}), so no "
-            "setting of P-FedAvg follows it. pf.certify(problem) says more."
+            "setting of P-FedAvg follows it. pf.certify(problem) gives the details."
         )
     w, away = -np.linalg.solve(J, moved), np.linalg.solve(J, p @ pull)
     if np.linalg.norm(w) <= _STILL * (1.0 + float(np.linalg.norm(start - away))):

@@ -86,7 +86,7 @@ class Drifting(AbstractWrapper[tuple[Array, World]]):
         if name is not None and shape is not None and len(moved) > 1 and moved[1:] != shape:
             raise ValueError(
                 f"Drifting: path moves quantities of shape {moved[1:]} per client, but {name} of "
-                f"{type(self.inner).__name__} has shape {shape}; give a number, one per client, or {('N', *shape)}."
+                f"{type(self.inner).__name__} has shape {shape}; pass a number, one per client, or {('N', *shape)}."
             )
 
     @property
@@ -107,7 +107,7 @@ class Drifting(AbstractWrapper[tuple[Array, World]]):
         if name is None:
             return Shifted(inner, moved)
         level = jnp.asarray(_level(inner, name))
-        if 0 < moved.ndim < level.ndim:  # one number per client beside several
+        if 0 < moved.ndim < level.ndim:  # one number per client combined with several
             moved = moved.reshape(moved.shape + (1,) * (level.ndim - moved.ndim))
         elif 0 < level.ndim < moved.ndim:
             level = level.reshape(level.shape + (1,) * (moved.ndim - level.ndim))

@@ -47,7 +47,7 @@ class AbstractLocation(AbstractPopulation[None]):
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         check_finite(owner, **fields)
         if self.clients < 1:
-            raise ValueError(f"{owner}: {next(iter(fields))} is empty; give one entry per client.")
+            raise ValueError(f"{owner}: {next(iter(fields))} is empty; pass one entry per client.")
         check_rule(owner, "is a standard deviation and must be >= 0", scale=self.scale)
         check_shapes(owner, self.model_shape(), fields, matrices=("sensitivity",))
 

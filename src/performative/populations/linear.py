@@ -34,7 +34,7 @@ def check_shapes(
         if np.ndim(value) > 1 and np.shape(value)[1:] not in allowed:
             raise ValueError(
                 f"{owner}: {name} has shape {np.shape(value)}, but theta has shape {shape} here, the longest among "
-                f"{said}; give one number per client, or {[('N', *a) for a in allowed]}."
+                f"{said}; pass one number per client, or {[('N', *a) for a in allowed]}."
             )
 
 

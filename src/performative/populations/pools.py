@@ -186,7 +186,7 @@ class Pools(AbstractTrailing):
         check_columns("Pools", share=self.share, speed=self.speed)
         for name, value in (("share", self.share), ("speed", self.speed)):
             if np.ndim(value.entries[0]) > 1:
-                raise ValueError(f"Pools: {name} must be [K] or [N, K]; it has one axis more.")
+                raise ValueError(f"Pools: {name} must be [K] or [N, K]; it has one axis too many.")
             for entry in value.entries:
                 check_rule("Pools", "must lie in [0, 1]", **{name: entry})
         if len(self.share.entries) != len(self.speed.entries):

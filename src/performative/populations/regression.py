@@ -49,7 +49,7 @@ class Regression(AbstractPopulation[None]):
         named = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         check_finite("Regression", **named)
         if self.clients < 1:
-            raise ValueError("Regression: features_mean is empty; give one entry per client.")
+            raise ValueError("Regression: features_mean is empty; pass one entry per client.")
         if np.ndim(self.noise) > 1:
             raise ValueError(f"Regression: noise must be a number or one per client; got shape {np.shape(self.noise)}.")
         check_rule("Regression", "is a standard deviation and must be >= 0", noise=self.noise)

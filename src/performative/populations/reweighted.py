@@ -109,7 +109,7 @@ class Reweighted(AbstractPopulation[Float[Array, " C"]]):
         last = int(labels[real].max())
         self.classes = last + 1 if classes is None else int(classes)
         if last >= self.classes:
-            raise ValueError(f"Reweighted: classes={classes}, but y contains class {last}; give at least {last + 1}.")
+            raise ValueError(f"Reweighted: classes={classes}, but y contains class {last}; pass at least {last + 1}.")
         self.held = _count(labels, real, self.classes)
         self.start = np.cumsum(self.held, axis=1, dtype=np.int32) - self.held
         place = np.where(real, labels, self.classes)  # padding stays at the end

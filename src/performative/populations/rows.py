@@ -151,5 +151,5 @@ def _check_padding(owner: str, name: str, padding: np.ndarray, real: np.ndarray 
         raise refused(
             "padding-without-count",
             f"{owner}: count[{client}] = {said}, but {name} has {held[client]} real rows of client {client} and "
-            "padding after them. Give the count that came with the table.",
+            "padding after them. Pass the count that came with the table.",
         )

@@ -67,7 +67,7 @@ class AbstractShare(AbstractPart):
 
     @abstractmethod
     def __call__(self, theta: Theta) -> Float[Array, " K"]:
-        """The shares under the deployed model theta, >= 0 and with sum one."""
+        """The shares under the deployed model theta, which are >= 0 and sum to one."""
 
 
 class Constant(AbstractShare):
@@ -121,7 +121,7 @@ class Linear(AbstractShare):
     def __check_init__(self) -> None:
         check_columns("Linear", level=self.level, slope=self.slope)
         if np.ndim(self.level.entries[0]) > 1:
-            raise ValueError("Linear: level must be [K] or [N, K]; it has one axis more.")
+            raise ValueError("Linear: level must be [K] or [N, K]; it has one axis too many.")
         if len(self.level.entries) != len(self.slope.entries):
             counts = f"{len(self.level.entries)} and {len(self.slope.entries)}"
             raise ValueError(f"Linear: level and slope need one entry for each group; they have {counts}.")
@@ -189,7 +189,7 @@ class Logit(AbstractShare):
         check_numbers("Logit", sharpness=self.sharpness)
         check_rule("Logit", "must not be negative", sharpness=self.sharpness)
         if np.ndim(self.size.entries[0]) > 1:
-            raise ValueError("Logit: size must be [K] or [N, K]; it has one axis more.")
+            raise ValueError("Logit: size must be [K] or [N, K]; it has one axis too many.")
         if len(self.size.entries) != len(self.merit.entries):
             counts = f"{len(self.size.entries)} and {len(self.merit.entries)}"
             raise ValueError(f"Logit: size and merit need one entry for each group; they have {counts}.")

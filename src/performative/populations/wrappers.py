@@ -97,7 +97,7 @@ class Contaminated(AbstractWrapper[tuple[World, PyTree]]):
         if shapes[0] != shapes[1]:
             raise ValueError(
                 f"Contaminated: outlier's samples have shape {shapes[1]}, but those of inner have shape {shapes[0]}; "
-                "give an outlier population with samples of the same shape."
+                "pass an outlier population with samples of the same shape."
             )
         stray = which < self.fraction
         return jax.tree.map(lambda c, o: jnp.where(stray, o.astype(c.dtype), c), clean, dirty)

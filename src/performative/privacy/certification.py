@@ -83,7 +83,7 @@ class Guarantee:
         return [max(found, key=lambda spending: spending.epsilon) for found in zip(*each, strict=True)]
 
     def most_rounds(self, epsilon: float, delta: float) -> float | int:
-        """The most rounds that stay within epsilon: 0 if not even one does, infinity if further rounds cost nothing."""
+        """The most rounds possible within epsilon: 0 if not even one does, infinity if further rounds cost nothing."""
         return min((mine.most_rounds(epsilon, delta) for mine in self.releases), default=0)
 
 
@@ -303,7 +303,7 @@ def _against_server(z: float, weights: np.ndarray, size: int, threshold: int, as
     return Releases(z * math.sqrt(spread / size) / heavy, Everyone())
 
 
-# Most table sizes that are accounted for individually.
+# Maximum number of table sizes that are accounted for individually.
 _KINDS = 8
 _ALWAYS = (
     "one repeat is published",

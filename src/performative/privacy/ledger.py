@@ -88,7 +88,7 @@ class Ledger:
         if book["mechanism"] != self.told["mechanism"]:
             raise ValueError(
                 f"privacy: {self.file} counts {book['drawn']} rounds of another mechanism (noise, sampling or steps "
-                "differ), which are spent; continue with that one, or use another folder and add up both epsilons."
+                "differ), which are spent; continue with that one, or use another folder and add the two epsilons."
             )
         self.wasted, done = book["wasted"], self.done
         if self.secure:

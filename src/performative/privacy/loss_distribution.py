@@ -16,7 +16,7 @@ _FINE = 1e4  # grid <= epsilon / 1e4; the default grid of 1e-4 inflates a small 
 # Allowed relative difference between a grid and one three times as coarse. The error falls at least as fast as the
 # grid, so a grid three times finer differs by less than a third of this.
 _AGREE = 0.01
-_POINTS = 6e6  # most points of a composed distribution: about 0.7 GB while it is built
+_POINTS = 6e6  # maximum number of points of a composed distribution: about 0.7 GB while it is built
 _SLACK = 1e-5  # fraction of delta that truncated tails may take; counted as an infinite loss
 
 

@@ -35,12 +35,12 @@ class Releases:
         return {"z": self.noise_multiplier, "sampling": sampling, "each": str(self.each), "most": self.most}
 
     def after(self, rounds: int) -> Release:
-        """All that `rounds` rounds release."""
+        """Everything that `rounds` rounds release."""
         count = math.ceil(rounds * self.each)
         return Release(self.noise_multiplier, count if self.most is None else min(count, self.most), self.sampling)
 
     def most_rounds(self, epsilon: float, delta: float) -> float | int:
-        """The most rounds that stay within epsilon."""
+        """The largest number of rounds that stays within epsilon."""
         if (
             self.most is not None
             and spending(Release(self.noise_multiplier, self.most, self.sampling), delta).epsilon <= epsilon

@@ -60,8 +60,8 @@ def pg(rate: Rate, window: int, **parts: Unpack[Parts]) -> Algorithm:
     """PerfGD as a central learner: one df/dtheta for all clients, E = 1, full participation.
 
     `problem.pooled()` pools the data into one client, as in Izzo, Ying and Zou 2021. In a federation the server
-    estimates the common df/dtheta. It reaches the optimal point if all clients react in the same way, and stops short
-    of it otherwise: use `pofl` then.
+    estimates the common df/dtheta. It reaches the optimal point if all clients react in the same way; otherwise it
+    stops short of it: use `pofl` then.
     """
     own = {"estimator": Performative(window), "aggregator": PooledJacobian(memory=window, alike=True)}
     return combine("pg", rate, own | central("pg", parts), parts)
@@ -170,6 +170,6 @@ def _told(algorithm: Algorithm) -> Algorithm:
         warn(
             "unequal-work",
             f"{algorithm.name}: clients that take more local steps count for more, so it converges to the optimal "
-            "point of other weights. Use aggregator=pf.aggregators.Nova().",
+            "point for other weights. Use aggregator=pf.aggregators.Nova().",
         )
     return algorithm

@@ -42,7 +42,7 @@ class Table:
         rows = [[(entry, "") if isinstance(entry, str) else entry for entry in row] for row in self.rows]
         lines = [[f"{t} ({small})" if small and i else t for i, (t, small) in enumerate(row)] for row in rows]
         for i, head in enumerate(self._headings(lines)):
-            # What does not fit is continued, not cut off.
+            # What does not fit is wrapped, not cut off.
             grid.add_column("\n".join(head), justify="right" if i else "left", overflow="fold")
         for line in lines:
             grid.add_row(*map(Text, line))

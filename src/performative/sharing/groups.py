@@ -64,7 +64,7 @@ class Groups(AbstractSharing):
     def ready(self, weights: np.ndarray) -> "Groups":
         if len(self.group) != len(weights):
             raise ValueError(
-                f"Groups: group has {len(self.group)} entries for {len(weights)} clients; give one per client."
+                f"Groups: group has {len(self.group)} entries for {len(weights)} clients; pass one per client."
             )
         return Groups(self.group, np.bincount(self.group, weights), self.apart)
 

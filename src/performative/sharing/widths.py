@@ -53,7 +53,7 @@ class Widths(AbstractPartial):
         rows = len(jax.tree.leaves(self.masks)[0]) if self.kind is None else len(self.kind)
         if rows != len(weights):
             what = "masks has" if self.kind is None else "kind has"
-            raise ValueError(f"Widths: {what} {rows} rows for {len(weights)} clients; give one per client.")
+            raise ValueError(f"Widths: {what} {rows} rows for {len(weights)} clients; pass one per client.")
         return self
 
     def check(self, theta: Theta) -> None:

@@ -30,7 +30,7 @@ class PerformativeClassifier(ClassifierMixin, AbstractPerformative):  # type: ig
         penalty: L2 in the mean loss, None for 1 / (number of rows), the C = 1 of `LogisticRegression`; the intercept is
             not penalized
         fit_intercept: whether to fit an intercept
-        max_iter, tol: most retrainings, and the step (relative to 1 + |theta|) at which retraining has settled
+        max_iter, tol: limit on retrainings, and the step (relative to 1 + |theta|) at which retraining has settled
 
     `predict` classifies rows as they are observed. `score` is the accuracy *once people have responded to this model*,
     so GridSearchCV selects by what happens after deployment, unless `scoring` is passed: "accuracy" and the like call

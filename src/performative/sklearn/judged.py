@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-# Most rows per call of the model: repeated rows of a wide frame fill the memory.
+# Maximum number of rows per call of the model: repeated rows of a wide frame fill the memory.
 _AT_ONCE = 200_000
 
 

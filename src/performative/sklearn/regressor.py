@@ -27,7 +27,7 @@ class PerformativeRegressor(RegressorMixin, AbstractPerformative):  # type: igno
         penalty: L2 in the mean loss, None for 1 / (number of rows), the alpha = 1 of `Ridge`; the intercept is not
             penalized
         fit_intercept: whether to fit an intercept
-        max_iter, tol: most retrainings, and the step (relative to 1 + |theta|) at which retraining has settled
+        max_iter, tol: limit on retrainings, and the step (relative to 1 + |theta|) at which retraining has settled
 
     `predict` is for rows as observed; `score` is R^2 once people have responded to this model.
 

@@ -50,7 +50,7 @@ def stress(
         gain: "score": the decision_function of the desired class, else its probability; for a linear model this is the
             response of `pf.populations.Strategic`. "acceptance": 1 for being assigned the desired class, 0 otherwise
         desired: the class that people want to be assigned; None for classes_[0], if these are numbers, or no and yes
-        people: most rows to use; larger tables are subsampled at random
+        people: maximum number of rows to use; larger tables are subsampled at random
         seed: for subsampling and for the search
 
     For linear scores the response is a formula (`exact`). For all others, the best of some hundreds of moves is
@@ -174,7 +174,7 @@ def _read_people(X: Any, y: Any, groups: Any) -> tuple[Any, Shaped[np.ndarray, "
         twice = X.columns[X.columns.duplicated()][0]
         raise ValueError(f"stress: column {twice!r} of X occurs twice; keep one, or pass X.to_numpy().")
     if np.ndim(X) != 2 or not len(X):
-        raise ValueError(f"stress: X must be a table of people, one row each; got shape {np.shape(X)}.")
+        raise ValueError(f"stress: X must be a table with one row per person; got shape {np.shape(X)}.")
     labels = np.asarray(y)
     if labels.shape != (len(X),):
         raise ValueError(f"stress: y must contain one label for each of the {len(X)} rows; got shape {labels.shape}.")

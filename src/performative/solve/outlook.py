@@ -114,7 +114,7 @@ def _why_not_there(land: Landscape, x: np.ndarray, gradient: np.ndarray) -> str:
         return "people remember past models, so the state is more than the models."
     hessian = land.curvature(x, x)
     if hessian is None or not np.all(np.isfinite(hessian)):
-        return "there are too many second derivatives, or they are not finite."
+        return "there are too many second derivatives, or they are non-finite."
     return ""
 
 

@@ -34,7 +34,7 @@ FLOOR = -1.0
 
 @dataclasses.dataclass(frozen=True)
 class Effort:
-    """How many seeds are reported; each setting is tuned on equally many others, so one program serves both.
+    """How many seeds are reported; each setting is tuned on the same number of others, so one program serves both.
 
     `quick` tunes only the rate, over every second value, and fixes the other parameters at their middle values.
     """

@@ -8,7 +8,7 @@ import numpy as np
 from performative.plotting import Recorded, axes_of, pick_quantity, plot_history
 from performative.sweep.names import name_of
 
-# Most lines in a legend; more are distinguished only by color.
+# Maximum number of lines in a legend; more are distinguished only by color.
 _LEGEND = 12
 
 

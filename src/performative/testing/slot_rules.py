@@ -101,7 +101,7 @@ def expectations(case: Case) -> bool:
 
     for client in range(min(INSTANCES, case.setup.weights.shape[0])):
         ruled, drawn, spread = (np.asarray(v) for v in look(case.part, jnp.asarray(client, jnp.int32), case.keys.data))
-        # Two means over equally many draws, for nodes that are draws themselves.
+        # Two means over the same number of draws, for nodes that are draws themselves.
         far = np.abs(ruled - drawn) - _ERRORS * spread * np.sqrt(2.0 / _DRAWS)
         worst = int(np.argmax(far))
         assert far[worst] <= 1e-9, (

@@ -131,4 +131,6 @@ def _averages(
 
 def _check_contracts(owner: str, c: float) -> None:
     if not c < 2:
-        raise ValueError(f"{owner} needs an average sensitivity above -1, else retraining diverges; it is {1 - c:g}.")
+        raise ValueError(
+            f"{owner} needs an average sensitivity above -1, otherwise retraining diverges; it is {1 - c:g}."
+        )

@@ -80,9 +80,11 @@ class TwoGroups:
         if np.any(self.scale < 0):
             raise ValueError(f"TwoGroups: scale is a standard deviation and must be >= 0; got {self.scale}.")
         if np.any(self.join <= 0):
-            raise ValueError(f"TwoGroups: join must be above 0, else eventually nobody remains; got {self.join}.")
+            raise ValueError(f"TwoGroups: join must be above 0, otherwise nobody remains in the end; got {self.join}.")
         if np.any(self.sensitivity >= 1):
-            raise ValueError(f"TwoGroups: sensitivity must be below 1, else models diverge; got {self.sensitivity}.")
+            raise ValueError(
+                f"TwoGroups: sensitivity must be below 1, otherwise models diverge; got {self.sensitivity}."
+            )
         chance = self._chance(np.zeros(2))
         if chance.shape != (2,) or not np.all((chance >= 0) & (chance <= 1)):
             raise ValueError(f"TwoGroups: stay must return a probability in [0, 1] per loss; got {chance} for [0, 0].")

@@ -223,7 +223,7 @@ def _yes_or_no(frame: Any, name: str) -> np.ndarray | None:
 
 
 def _loss(frame: Any, accepted: np.ndarray | None) -> np.ndarray | None:
-    """As given; else the squared error of a score between 0 and 1, or whether the decision differs from the label."""
+    """As given; otherwise the squared error of a score in 0..1, or whether the decision differs from the label."""
     if "loss" in frame:
         return _numbers(frame, "loss")
     if "label" not in frame:

@@ -36,7 +36,7 @@ from performative.watch.guesses import LAGS, Guesses, guesses, moves, start, tre
 
 # Looks after the first, beyond one per column of x, before there is any evidence.
 FIRST = 6
-# If less than this share of a parameter's movement is left beside drift and other parameters, it counts as fixed.
+# If less than this share of a parameter's movement remains after drift and other parameters, it counts as fixed.
 _STILL = 1e-6
 
 

@@ -8,7 +8,7 @@ from performative.watch.batch import Rows
 from performative.watch.sequences import Bounded, Moments
 from performative.watch.settings import Settings
 
-# The most groups that are monitored; people of further ones are only counted.
+# Maximum number of groups that are monitored; people of further ones are only counted.
 _GROUPS = 32
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections import Counter
 from typing import Any
 
-# The most quarantined batches that are listed, and points of the history.
+# Maximum number of quarantined batches that are listed, and of points of the history.
 NAMED, POINTS = 50, 400
 
 

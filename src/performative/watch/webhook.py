@@ -29,7 +29,7 @@ class Webhook:
             raise ValueError(f"webhook: url must begin with http:// or https://; got {self.url!r}.")
 
     def tell(self, alarm: dict[str, Any]) -> bool:
-        """Send an alarm; returns whether it was accepted. Errors on the other side are not raised."""
+        """Send an alarm; returns whether it was accepted. Errors of the receiver are not raised."""
         facts = {name: value for name, value in alarm.items() if name != "told"}
         content = json.dumps({"alarm": plain(facts)}, allow_nan=False).encode()
         for attempt in range(self.tries):

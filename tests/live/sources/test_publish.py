@@ -209,7 +209,7 @@ class TestEndpoint:
         ("answers", "tried", "message"),
         [
             ([401], 1, "401 Unauthorized"),
-            ([302], 1, "302 Found.*give the final url"),
+            ([302], 1, "302 Found.*pass the final url"),
             ([503] * 3, 3, "503.*attempt 3 of 3"),
         ],
     )

@@ -10,7 +10,7 @@ from performative.audit.queries import draw, fetch
 from performative.audit.schema import LogError
 from performative.audit.source import open_source
 
-# The most rows that a design receives: a random sample if there are more.
+# Maximum number of rows that a design receives: a random sample if there are more.
 MOST = 200_000
 
 

@@ -26,7 +26,7 @@ def randomized(table: Table, level: float = 0.95) -> Estimate:
     each client have the same decision, whole clients were randomized, and their means are compared (Welch).
     """
     table = _drawn_rows(table)
-    assert table.decision is not None  # seen to by _drawn_rows
+    assert table.decision is not None  # handled by _drawn_rows
     table = table.where(known_outcomes(table.outcome, table.decision))
     D = table.decision
     assert D is not None
@@ -140,7 +140,7 @@ def _strata(table: Table) -> tuple[np.ndarray, np.ndarray]:
 def _checks(features: np.ndarray, dummies: np.ndarray, D: np.ndarray, table: Table) -> dict[str, Any]:
     """Check that decisions were randomized as logged: features must not predict them, and their share must match.
 
-    (d - p)' X V^-1 X' (d - p) ~ chi2(k)          features beside the strata
+    (d - p)' X V^-1 X' (d - p) ~ chi2(k)          features in addition to the strata
     """
     found: dict[str, Any] = {"balance_p": None, "share_p": None}
     base = np.column_stack([np.ones_like(D), dummies])

@@ -7,7 +7,7 @@ exits with the child's exit code. If nobody listens it becomes the real command:
 
     start() -> keeper (imports, one fork per client) -> supervisor of client i -> SuperNode, worker, client processes
 
-Forking is safe because nothing runs beside the main thread: JAX is imported but has no backend yet, and BLAS is told to
+Forking is safe because only the main thread is running: JAX is imported but has no backend yet, and BLAS is told to
 make no threads (a worker, forked too, is told to make them again). This is checked; a keeper that finds threads forks
 none and lets Flower start its own processes.
 """
@@ -45,7 +45,7 @@ def deregister(site: Site, client: int) -> None:
         try:
             return deregister_node(site.address or site.here, site.authority, site.key(client), node)
         except Exception as wrong:  # already offline, or the SuperLink does not answer: the SuperNode will find out
-            print(f"no deregister for client {client}: {wrong}", flush=True)
+            print(f"client {client} could not be deregistered: {wrong}", flush=True)
             if not (site.joined and is_unreachable(wrong)):
                 return
         time.sleep(_PAUSE)

@@ -90,7 +90,7 @@ class Gate:
 
 
 def _counted(receive: Any, length: int, seconds: float | None) -> Any:
-    """What is received; disconnects if more arrives than was declared, or nothing for so many seconds."""
+    """What is received; disconnects if more arrives than was declared, or if nothing arrives for that many seconds."""
     left = length
 
     async def counted() -> Any:

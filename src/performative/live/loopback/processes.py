@@ -143,7 +143,7 @@ def start(
 
 
 def start_server(site: Site, largest: int = UNKNOWN, timeout: float = 90.0) -> None:
-    """Start the SuperLink alone: members come from hosts of their own."""
+    """Start the SuperLink alone: members run on their own hosts."""
     site.prepare()
     with in_turn(site.folder):
         site.prepare()

@@ -71,7 +71,7 @@ def _membership(site: Site) -> Iterator[Check]:
     elif may_ask(site.folder.parent):
         yield Check("membership", f"the server has not approved {name}", f"run `federation approve` there, or {remedy}")
     else:
-        yield Check("membership", f"the server does not accept {name} anymore", f"if it was expelled, {remedy}")
+        yield Check("membership", f"the server no longer accepts {name}", f"if it was expelled, {remedy}")
 
 
 def _disk(site: Site) -> Check:

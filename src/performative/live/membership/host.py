@@ -253,7 +253,7 @@ def start(folder: Path, data: Path | None, address: str | None) -> bool:
     if hashlib.sha256((site.folder / _APP).read_bytes()).hexdigest() != told["app"]:
         raise ValueError(f"{site.folder / _APP} is not the app that was agreed on; accept the invitation again.")
     if data is not None and not data.is_dir():
-        raise ValueError(f"--data: {data} is not a folder; give the folder with the member's table.")
+        raise ValueError(f"--data: {data} is not a folder; pass the folder with the member's table.")
     if address is not None and not is_address(address):
         raise ValueError(f"--address must be HOST:PORT, where HOST is a name or an IPv4 address; got {address!r}.")
     changed = {"data": str(data.absolute())} if data is not None else {}
@@ -277,9 +277,9 @@ def _settings(folder: Path, site: Site, told: dict[str, Any]) -> dict[str, Any]:
     data = told["data"]
     if isinstance(made.source, TableSource):
         if data is None:
-            raise ValueError("--data: the app reads a table of this member; give its folder.")
+            raise ValueError("--data: the app reads a table of this member; pass its folder.")
         if not Path(data).is_dir():
-            raise ValueError(f"--data: {data} is not a folder; give the folder with the member's table.")
+            raise ValueError(f"--data: {data} is not a folder; pass the folder with the member's table.")
     if data is not None and any(character in data for character in "\"'\\\n"):
         raise ValueError(f"--data: the path must not contain quotes or backslashes; got {data}.")
     return {

@@ -160,7 +160,7 @@ def read_request(path: Path) -> dict[str, Any]:
 
 
 def fingerprint(public_key: str) -> str:
-    """The fingerprint of a public key (PEM), to be compared by voice: 128 bits of its sha256."""
+    """The fingerprint of a public key (PEM), to be read aloud and compared: 128 bits of its sha256."""
     from cryptography.hazmat.primitives import serialization
 
     return _digits_of(serialization.load_pem_public_key(public_key.encode()))

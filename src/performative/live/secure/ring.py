@@ -34,7 +34,7 @@ def to_ring(values: np.ndarray, weight: float, step: float, clients: int) -> np.
         scaled = np.rint(np.asarray(values, np.float64) * (weight * clients / step))
     if not np.all(np.abs(scaled) <= most):
         largest = most * step / (weight * clients)
-        raise TooLarge(f"an entry of the update is not finite, or exceeds the integer range, {largest:.3g}")
+        raise TooLarge(f"an entry of the update is non-finite, or exceeds the integer range, {largest:.3g}")
     whole = np.append(scaled.astype(np.int64), weight_units(weight))
     return whole.view(np.uint64)
 

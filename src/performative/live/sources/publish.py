@@ -80,7 +80,7 @@ def _read(path: Path) -> tuple[int, str] | None:
     except (ValueError, TypeError, KeyError) as error:
         raise VersionError(
             f"{path} does not record the last published version; it is not a file of this library. Move it away, or "
-            "give another path."
+            "pass another path."
         ) from error
 
 
@@ -206,7 +206,7 @@ class Endpoint:
                 error.close()
                 said = f"{error.code} {error.reason}"
                 if error.code not in _PASSING:
-                    hint = " Redirects are not followed; give the final url." if 300 <= error.code < 400 else ""
+                    hint = " Redirects are not followed; pass the final url." if 300 <= error.code < 400 else ""
                     raise self._lost(deployed, said, attempt, hint) from error
             except (OSError, http.client.HTTPException) as error:
                 said = str(getattr(error, "reason", error)) or type(error).__name__

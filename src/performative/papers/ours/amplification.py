@@ -17,7 +17,7 @@ def by_reaction(
     """Select the candidate of d with the highest loss, at rising reactions: all equal, or weaker for the outlier.
 
     level and order: the clients, and their ranking by loss at the models visited. Runs start at the stable point with
-    rate / (1 - eps_bar), so all take equally long.
+    rate / (1 - eps_bar), so all take the same time.
     """
     m, N = np.asarray(level, np.float64), len(level)
     weights = np.zeros(N)

@@ -29,7 +29,7 @@ from performative.problem import Problem
 from performative.record import Record
 from performative.types import Unchecked
 
-# Most floats of gradients, noise and tables in runs executed side by side.
+# Maximum number of floats of gradients, noise and tables in runs executed side by side.
 _FLOATS = 1 << 25
 # Fractions of the canaries that are guessed to be included.
 _GUESSED = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)

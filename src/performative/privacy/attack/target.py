@@ -41,7 +41,7 @@ class Target:
 
     Attributes:
         law: how rows or clients are drawn, as declared by the sampler (`performative.draws`), None if not declared
-        width: the most rows that a round processes at once
+        width: the maximum number of rows that a round processes at once
         size: average number of rows in a sum; noise: its declared standard deviation in clips
     """
 

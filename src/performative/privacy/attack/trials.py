@@ -27,7 +27,7 @@ from performative.privacy.certification import read_unit
 from performative.problem import Problem
 from performative.record import Record
 
-# Most published models per call of `run`: about 0.3 GB while they are scored.
+# Maximum number of published models per call of `run`: about 0.3 GB while they are scored.
 _MODELS = 5_000_000
 
 
@@ -121,7 +121,7 @@ def release(
     claimed: float | None = None,
     confidence: float = 0.999,
 ) -> AttackResult:
-    """Draw ONE release that surely includes the row many times, to test whether the noise is as large as declared.
+    """Draw ONE release that is certain to include the row many times, to test whether its noise is as declared.
 
     A Gaussian release has a guarantee for every delta; None uses the most revealing one, at which
     epsilon = min(1, mu / 2), where mu = 2 / noise_multiplier is the shift relative to the noise.

@@ -29,7 +29,9 @@ class PricingDescent:
         check_fields(self)
         m, gamma, alpha = with_weights(self.weights, demand=self.demand, sensitivity=self.sensitivity)
         if not np.all(gamma > 0):
-            raise ValueError(f"sensitivity must be positive, else the risk has no minimum; got {self.sensitivity}.")
+            raise ValueError(
+                f"sensitivity must be positive, otherwise the risk has no minimum; got {self.sensitivity}."
+            )
         for name, value in (("demand", m), ("sensitivity", gamma), ("weights", alpha)):
             object.__setattr__(self, name, value)
 
