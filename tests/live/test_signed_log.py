@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from federations import federation, transport
+from federations import OneThread, federation, transport
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +24,9 @@ from performative.live import (
     verify_journal,
 )
 from performative.live.journal import Journal, succeed
+from performative.live.loopback.process_table import wait_for
 from performative.live.server_store import version_in
+from performative.live.wire import decode
 
 LINES = 8
 
@@ -312,8 +314,9 @@ def test_the_log_goes_on_after_a_resume(tmp_path):
 # --- rollback
 
 
-def real_federation(folder, drawn=2):
+def real_federation(folder, participation=None):
     """Four clients with places where their models go; two of them are drawn each round."""
+    participation = pf.SchemeTwo(2) if participation is None else participation
     met: dict = {i: [] for i in range(4)}
 
     def source(client):
@@ -324,7 +327,7 @@ def real_federation(folder, drawn=2):
 
     shape = Observed(x=np.zeros((4, 1, 1)), y=np.zeros((4, 1), int), classes=2)
     problem = pf.Problem(pf.losses.logistic(0.1), shape)
-    algorithm = pf.p_fedavg(0.5, batch=pf.Whole(), deploy="round", participation=pf.SchemeTwo(drawn))
+    algorithm = pf.p_fedavg(0.5, batch=pf.Whole(), deploy="round", participation=participation)
     made = Federation(problem, algorithm, rounds=4, source=source, timeout=8, dtype="float64")
     return made, met
 
@@ -355,6 +358,62 @@ def test_a_rollback_reaches_everybody_within_one_round(tmp_path):
     # One round later nobody is told again.
     serve(made, transport(made, tmp_path), folder, resume=True, rounds=6)
     assert sum(entry["what"] == "told of the rollback" for entry in read_journal(folder)) == 1
+
+
+@pytest.mark.parametrize("concurrency", [None, 2])
+def test_an_asynchronous_server_tells_those_that_do_not_train(concurrency, tmp_path):
+    """A buffer of one: the round ends with the first answer, and nobody is left with the model before."""
+    made, met = real_federation(tmp_path, pf.Asynchronous(1, concurrency=concurrency))
+    rehearse(made, tmp_path)
+    folder = tmp_path / "server"
+    rollback(made, folder, 1)
+    with made.precision():
+        old = read_model(folder, 1, made.ready.shared)
+    carrier = transport(made, tmp_path)
+    serve(made, carrier, folder, resume=True, rounds=5)
+    carrier.close()
+    deployed = [entry["facts"]["version"] for entry in read_journal(folder) if entry["what"] == "deployed"][-1]
+    told = {entry["what"]: entry["facts"] for entry in read_journal(folder)}.get("told of the rollback", {})
+    if concurrency is not None:
+        assert len(told["clients"]) == 2 and told["unreached"] == []
+    wait_for(lambda: all(met[client][-1].version == deployed for client in range(4)), 10.0)
+    for client in range(4):
+        assert met[client][-1].version == deployed and np.array_equal(met[client][-1].theta, old)
+
+
+class Keeps(OneThread):
+    """The second client that trains answers while others are told of a model in the next round; one of these others is
+    silent."""
+
+    def __init__(self, made, folder):
+        super().__init__(made, folder)
+        self.trained, self.kept, self.silent, self.since = [], [], None, 99
+
+    def send(self, requests, seconds):
+        for client, request in requests.items():
+            about, _ = decode(request)
+            if about.get("step") != "deploy":
+                self.trained.append((about["round"], client))
+                super().send({client: request}, seconds)
+                if len(self.trained) == 2:
+                    self.kept, self.since = [self.back.pop()], about["round"]
+            elif self.silent in (None, client):
+                self.silent = client
+                if about["round"] > self.since:
+                    self.back += self.kept
+            else:
+                super().send({client: request}, seconds)
+
+
+def test_an_answer_that_comes_while_others_are_told_counts(tmp_path):
+    made, _ = real_federation(tmp_path, pf.Asynchronous(1, concurrency=2))
+    rehearse(made, tmp_path)
+    folder, told = tmp_path / "server", []
+    rollback(made, folder, 1)
+    carrier = Keeps(made, tmp_path)
+    serve(made, carrier, folder, resume=True, rounds=6, on_round=told.append)
+    assert carrier.kept and len(carrier.trained) == 2  # nobody was asked again
+    assert [(one["heard"], one["oldest"]) for one in told] == [(1, 0), (1, 1)]
 
 
 def test_who_was_not_reached_is_told_later(tmp_path):
