@@ -4,17 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from federations import OneThread, federation, transport
+from federations import OneThread, federation, real_federation, transport
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import performative as pf
 from performative.live import (
-    Callback,
-    Federation,
-    Function,
-    Live,
-    Observed,
     model_versions,
     read_journal,
     read_model,
@@ -314,27 +309,9 @@ def test_the_log_goes_on_after_a_resume(tmp_path):
 # --- rollback
 
 
-def real_federation(folder, participation=None):
-    """Four clients with places where their models go; two of them are drawn each round."""
-    participation = pf.SchemeTwo(2) if participation is None else participation
-    met: dict = {i: [] for i in range(4)}
-
-    def source(client):
-        def table(version):
-            return {"a": [0.5, 1.0], "y": [0, 1], "model_version": [version, version]}
-
-        return Live(Callback(met[client].append), Function(table, features=["a"], label="y"))
-
-    shape = Observed(x=np.zeros((4, 1, 1)), y=np.zeros((4, 1), int), classes=2)
-    problem = pf.Problem(pf.losses.logistic(0.1), shape)
-    algorithm = pf.p_fedavg(0.5, batch=pf.Whole(), deploy="round", participation=participation)
-    made = Federation(problem, algorithm, rounds=4, source=source, timeout=8, dtype="float64")
-    return made, met
-
-
 def test_a_rollback_reaches_everybody_within_one_round(tmp_path):
     """Also those that are not drawn in it; the log has the rollback, the deployment and who was told."""
-    made, met = real_federation(tmp_path)
+    made, met = real_federation()
     rehearse(made, tmp_path)
     folder = tmp_path / "server"
     version = version_in(folder, 2)
@@ -363,7 +340,7 @@ def test_a_rollback_reaches_everybody_within_one_round(tmp_path):
 @pytest.mark.parametrize("concurrency", [None, 2])
 def test_an_asynchronous_server_tells_those_that_do_not_train(concurrency, tmp_path):
     """A buffer of one: the round ends with the first answer, and nobody is left with the model before."""
-    made, met = real_federation(tmp_path, pf.Asynchronous(1, concurrency=concurrency))
+    made, met = real_federation(pf.Asynchronous(1, concurrency=concurrency))
     rehearse(made, tmp_path)
     folder = tmp_path / "server"
     rollback(made, folder, 1)
@@ -406,7 +383,7 @@ class Keeps(OneThread):
 
 
 def test_an_answer_that_comes_while_others_are_told_counts(tmp_path):
-    made, _ = real_federation(tmp_path, pf.Asynchronous(1, concurrency=2))
+    made, _ = real_federation(pf.Asynchronous(1, concurrency=2))
     rehearse(made, tmp_path)
     folder, told = tmp_path / "server", []
     rollback(made, folder, 1)
@@ -417,7 +394,7 @@ def test_an_answer_that_comes_while_others_are_told_counts(tmp_path):
 
 
 def test_who_was_not_reached_is_told_later(tmp_path):
-    made, met = real_federation(tmp_path)
+    made, met = real_federation()
     rehearse(made, tmp_path)
     folder = tmp_path / "server"
     rollback(made, folder, 0)
@@ -467,7 +444,7 @@ def test_a_round_that_never_was(tmp_path):
 
 def test_a_member_is_told_of_a_model_only(tmp_path):
     """No work is done and nothing is remembered for such a request."""
-    made, met = real_federation(tmp_path)
+    made, met = real_federation()
     rehearse(made, tmp_path)
     files = {i: tmp_path / "clients" / str(i) / "memory.bin" for i in range(4)}
     before = {i: path.read_bytes() if path.exists() else None for i, path in files.items()}
