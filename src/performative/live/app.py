@@ -12,7 +12,7 @@ from typing import Any
 
 from performative.live.coordinator import rollback
 from performative.live.federation import Federation
-from performative.live.journal import Verification, succeed, verify_journal
+from performative.live.journal import succeed
 from performative.live.limits import largest_message
 from performative.live.loopback import processes
 from performative.live.loopback.commands import FederationError, tail
@@ -35,6 +35,7 @@ from performative.live.server_store import (
 from performative.live.sources.tables import TableSource
 from performative.live.telling import LOG
 from performative.live.transport import VACANT
+from performative.live.verification import Verification, verify_journal
 from performative.live.worker import load_federation
 
 Tell = Callable[[dict[str, Any]], None]
