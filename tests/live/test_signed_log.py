@@ -1,15 +1,20 @@
 """The server's signed log: whatever is done to it afterwards is found, and the first bad line is named."""
 
 import json
+import os
+import shutil
 
 import numpy as np
 import pytest
 from federations import OneThread, federation, real_federation, transport
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import performative as pf
+from performative.cli.app import app as commands
 from performative.live import (
+    archives,
     model_versions,
     read_journal,
     read_model,
@@ -18,7 +23,8 @@ from performative.live import (
     serve,
     verify_journal,
 )
-from performative.live.journal import Journal, succeed
+from performative.live.archives import archive, finish_archive
+from performative.live.journal import Journal
 from performative.live.loopback.process_table import wait_for
 from performative.live.server_store import version_in
 from performative.live.wire import decode
@@ -283,13 +289,96 @@ def test_the_key_is_needed_to_go_on(written, tmp_path):
     )
 
 
-def test_a_new_run_follows_the_old_log(written, tmp_path):
-    folder = tmp_path / "new"
-    folder.mkdir()
-    succeed(written, folder)
-    (line,) = read_journal(folder)
-    assert line["facts"] == {"folder": written.name, "head": verify_journal(written).head}
-    assert verify_journal(folder, key=(written / "journal.pub").read_text()).sound
+@pytest.fixture
+def continued(written, tmp_path):
+    """A log that continues that of an archived run, which continues another: the folder, and the archives, by name."""
+    folder = tmp_path / "server"
+    copied(written, folder)
+    names = []
+    for version in (3, 7):
+        names.append(archive(folder, version).name)
+        Journal(folder).write("round", run=names[-1], round=1)
+    return folder, names
+
+
+def test_a_new_run_follows_the_old_log(written, continued):
+    folder, (first, second) = continued
+    head = verify_journal(folder.with_name(second)).head
+    assert read_journal(folder)[0]["facts"] == {"folder": second, "head": head}
+    found = verify_journal(folder, key=(written / "journal.pub").read_text())
+    assert found.sound and found.lines == 2 and found.archives == {second: 2, first: LINES}
+    assert verify_journal(folder, head=verify_journal(written).head).sound  # a line of the oldest
+    assert "none of the 12 lines" in verify_journal(folder, head="0" * 64).fault
+    assert json.loads((folder / "run.json").read_text()) == {"version": 7}
+
+
+def test_an_archived_log_that_is_missing_or_swapped_is_found(written, continued):
+    folder, (first, second) = continued
+    older, newer = folder.with_name(first), folder.with_name(second)
+    whole = {place: (place / "journal.jsonl").read_bytes() for place in (older, newer)}
+    newer.rename(folder.with_name("hidden"))
+    assert verify_journal(folder).fault.startswith(f"it continues the log in {second}, which is missing in ")
+    folder.with_name("hidden").rename(newer)
+    older.rename(folder.with_name("hidden"))
+    assert f"the log in {first}, which is missing" in verify_journal(folder).fault
+    copied(newer, older)  # another log of the same server, sound by itself
+    assert f"the log in {first} does not end with the line" in verify_journal(folder).fault
+    Journal(folder.with_name("other")).write("run began", run="a", identity="b")
+    copied(folder.with_name("other"), older)
+    assert verify_journal(folder).fault == f"in {first}, which it continues, line 1: its signature is not the server's"
+    copied(folder.with_name("hidden"), older)
+    assert verify_journal(folder).sound
+    (older / "journal.jsonl").write_bytes(whole[older].replace(b'"heard":5', b'"heard":6', 1))
+    assert f"in {first}, which it continues, line 2: " in verify_journal(folder).fault
+    (older / "journal.jsonl").write_bytes(whole[older])
+    Journal(older).write("round", run="a", round=LINES)  # nobody writes there anymore
+    assert f"the log in {first} does not end with the line" in verify_journal(folder).fault
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_new_run_interrupted_while_it_begins_continues_the_log(written, tmp_path, monkeypatch, at):
+    """A crash before, or between, the two renames."""
+    folder, done, rename = tmp_path / "server", [], os.rename
+    copied(written, folder)
+
+    def crash(*names):
+        done.append(names)
+        if len(done) == at:
+            raise KeyboardInterrupt
+        rename(*names)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(archives.os, "rename", crash)
+        archive(folder, 3)
+    assert folder.exists() == (at == 1)
+    finish_archive(folder)
+    if at == 1:
+        archive(folder, 3)
+    found = verify_journal(folder, key=(written / "journal.pub").read_text())
+    assert found.sound and list(found.archives.values()) == [LINES]
+
+
+def test_a_log_whose_key_is_lost_is_not_left_behind(written, tmp_path):
+    copied(written, tmp_path / "server")
+    (tmp_path / "server" / "journal.key").unlink()
+    with pytest.raises(ValueError, match=r"journal\.key is missing"):
+        archive(tmp_path / "server", 0)
+    assert (tmp_path / "server" / "journal.jsonl").exists()
+
+
+def test_the_command_names_the_archives(continued, monkeypatch):
+    folder, (first, second) = continued
+    app = folder.parent / "app"
+    (app / ".federation").mkdir(parents=True)
+    for place in folder.parent.glob("server*"):
+        place.rename(app / ".federation" / place.name)
+    words = ["federation", "verify", "--app", str(app)]
+    told = CliRunner().invoke(commands, words)
+    assert told.exit_code == 0 and f"It continues the log in {first}, whose {LINES} lines are" in told.output
+    shutil.rmtree(app / ".federation" / second)
+    told = CliRunner().invoke(commands, words)
+    said = " ".join(told.output.split())
+    assert told.exit_code == 1 and f"the log was altered: it continues the log in {second}, which is missing" in said
 
 
 def test_the_log_goes_on_after_a_resume(tmp_path):

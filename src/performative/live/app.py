@@ -1,7 +1,6 @@
 """Operations on an app folder: write it, and start, run, inspect and stop its federation."""
 
 import collections
-import shutil
 import sys
 import time
 import warnings
@@ -10,9 +9,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from performative.live.archives import archive, finish_archive
 from performative.live.coordinator import rollback
 from performative.live.federation import Federation
-from performative.live.journal import succeed
 from performative.live.limits import largest_message
 from performative.live.loopback import processes
 from performative.live.loopback.commands import FederationError, tail
@@ -23,7 +22,6 @@ from performative.live.membership.server import certificate_warnings, changed_fo
 from performative.live.rehearsal import rehearse
 from performative.live.secure.roster import provision
 from performative.live.server_store import (
-    first_version,
     is_held,
     model_versions,
     read_events,
@@ -143,16 +141,15 @@ def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = 
             f"{', '.join(changed)} agreed to a different app than the one now in {app}, and would reject it; "
             "send each a new invitation, written by `performative federation invite NAME`."
         )
+    finish_archive(folder)
     if (folder / "state.json").exists() and not resume:
         if not new:
             raise ValueError(
                 f"{folder} already contains a run; --resume continues it, --new archives it and starts another."
             )
-        version = max(model_versions(folder), default=-1) + 1
-        aside = folder.with_name(f"server-{time.strftime('%Y%m%d-%H%M%S')}")
-        shutil.move(folder, aside)
-        first_version(folder, version)
-        succeed(aside, folder)
+        if is_held(folder):
+            raise FederationError("a run is in progress; start another once it has ended.")
+        archive(folder, max(model_versions(folder), default=-1) + 1)
     config = {
         "state": str(folder),
         "registry": str(site.folder / "registry.json"),
@@ -290,6 +287,7 @@ def roll_back(app: Path, version: int | None, to: int | None) -> tuple[int, int]
 def verify(app: Path, key: str | None, head: str | None) -> Verification:
     """Check that the signed log is unaltered."""
     folder = server_folder(app)
+    finish_archive(folder)
     if not folder.exists():
         raise FederationError(f"there is no run in {folder} yet.")
     return verify_journal(folder, key, head)

@@ -29,6 +29,8 @@ from performative.live.secure import keys
 LINES, HEAD, _KEY, PUBLIC = "journal.jsonl", "journal.head", "journal.key", "journal.pub"
 _LOCK = "journal.lock"
 FIRST = "0" * 64
+# The first line of a log that continues one that was moved aside: the name of its folder, and its last hash.
+FOLLOWS = "follows"
 
 
 class Journal:
@@ -48,6 +50,11 @@ class Journal:
     def public(self) -> str:
         """The server's public key, in hex."""
         return keys.signing_public(self._private).hex()
+
+    @property
+    def last(self) -> str:
+        """The hash of the last line."""
+        return self._last
 
     def sign(self, content: bytes) -> str:
         """The server's signature of content that is not a line, in hex."""
@@ -119,13 +126,18 @@ class Journal:
             self._write_head()  # a crash may have come between the last line and its head
 
 
-def succeed(before: Path, folder: Path) -> None:
-    """Start a log in an empty folder that continues the one of another folder, with the same key."""
-    if not (before / _KEY).exists():
+def succeed(before: Path, folder: Path, name: str) -> None:
+    """Start a log in an empty folder that continues the one in `before`, with the same key.
+
+    `name`: the name of the folder in which the earlier log will be found.
+    """
+    if not any((before / file).exists() for file in (_KEY, LINES)):
         return
+    earlier = Journal(before)  # without its key it raises: nobody could tell that the new log continues it
     write_whole(folder / _KEY, (before / _KEY).read_bytes(), private=True)
-    lines = (before / LINES).read_bytes().splitlines(keepends=True) if (before / LINES).exists() else []
-    Journal(folder).write("follows", folder=before.name, head=hash_of(lines[-1]) if lines else FIRST)
+    later = Journal(folder)
+    if earlier.last != FIRST:
+        later.write(FOLLOWS, folder=name, head=earlier.last)
 
 
 def read_journal(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:

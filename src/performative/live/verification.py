@@ -6,10 +6,11 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from performative.live.journal import FIRST, LINES, PUBLIC, check_head, hash_of, text_of
+from performative.live.journal import FIRST, FOLLOWS, LINES, PUBLIC, check_head, hash_of, text_of
 from performative.live.secure import keys
 
 _NAMES = {"n", "time", "what", "facts", "previous", "signature"}
@@ -25,6 +26,7 @@ class Verification:
         fault: what is wrong with the first invalid line, "" if nothing is
         line: the number of that line, counted from 1 as in editors; None if the fault concerns no line
         cut_short: whether a crash truncated the last line: that is not a fault, and the next write repairs it
+        archives: the logs of archived runs that it continues, by folder, with their lines; {} if there is a fault
     """
 
     lines: int
@@ -32,6 +34,7 @@ class Verification:
     fault: str = ""
     line: int | None = None
     cut_short: bool = False
+    archives: Mapping[str, int] = dataclasses.field(default_factory=dict, hash=False)
 
     @property
     def sound(self) -> bool:
@@ -48,32 +51,72 @@ def verify_journal(folder: str | os.PathLike[str], key: str | None = None, head:
 
     Besides hashes, signatures and numbers it checks that rounds follow each other without a gap, and that the models
     logged as deployed are in the folder with the digests in the log: the last ones, as many as the log says are kept,
-    or all of them if it does not say.
+    or all of them if it does not say. A log that continues that of an archived run is verified together with it, and
+    with those before: each must lie beside the folder, under its name, and end with the line that the next continues.
     """
-    place = Path(folder)
+    place = Path(folder).resolve()
     if not (place / LINES).exists():
         return Verification(0, FIRST, f"there is no {LINES} in {place}")
     public = _public_of(place, key)
     head = None if head is None else head.strip().lower()
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
         raise ValueError(f"head must be 64 hex digits, the hash of a line; got {head[:80]!r}.")
-    content = (place / LINES).read_bytes()
+    log = _verify_one(place, public)
+    found, hashes, archives = log.found, log.hashes, dict[str, int]()
+    while found.sound and log.follows is not None:
+        name, last = log.follows
+        log = _verify_one(place.with_name(name), public)
+        found = dataclasses.replace(found, fault=_unlinked(log, name, last, place))
+        archives[name], hashes = log.found.lines, hashes + log.hashes
+    if found.sound and head is not None and head not in hashes:
+        found = dataclasses.replace(
+            found, fault=f"the hash {head[:16]}... recorded earlier is that of none of the {len(hashes)} lines"
+        )
+    return dataclasses.replace(found, archives=archives) if found.sound else found
+
+
+class _Log(NamedTuple):
+    """One folder's log: what was found, the hashes of its lines, folder and last hash of the log that it continues."""
+
+    found: Verification
+    hashes: list[str]
+    follows: tuple[str, str] | None
+
+
+def _verify_one(place: Path, public: bytes) -> _Log:
+    """Verify the log of one folder."""
+    content = (place / LINES).read_bytes() if (place / LINES).exists() else b""
     whole = content[: content.rfind(b"\n") + 1]
     last, hashes, rounds, models = FIRST, list[str](), dict[str, int](), _Models(place)
+    follows: tuple[str, str] | None = None
     for number, line in enumerate(whole.splitlines(keepends=True), 1):
         entry, fault = _read(line, number - 1, last, public)
         fault = fault or _out_of_order(entry, rounds) or models.fault(entry, number, last)
         if fault:
-            return models.lost() or Verification(number - 1, last, fault, number)
+            return _Log(models.lost() or Verification(number - 1, last, fault, number), hashes, None)
+        if number == 1 and entry["what"] == FOLLOWS:
+            follows = Path(entry["facts"]["folder"]).name, entry["facts"]["head"]
         last = hash_of(line)
         hashes.append(last)
     if lost := models.lost():
-        return lost
-    cut = len(content) > len(whole)
+        return _Log(lost, hashes, None)
     fault = check_head(place, public, hashes)
-    if not fault and head is not None and head not in hashes:
-        fault = f"the hash {head[:16]}... recorded earlier is that of none of the {len(hashes)} lines"
-    return Verification(len(hashes), last, fault, None, cut)
+    return _Log(Verification(len(hashes), last, fault, None, len(content) > len(whole)), hashes, follows)
+
+
+def _unlinked(log: _Log, name: str, last: str, place: Path) -> str:
+    """What is wrong with the archived log in the folder `name`, which another continues after the hash `last`."""
+    if not (place.with_name(name) / LINES).exists():
+        return f"it continues the log in {name}, which is missing in {place.parent}; restore that folder"
+    if not log.found.sound:
+        where = "" if log.found.line is None else f", line {log.found.line}"
+        return f"in {name}, which it continues{where}: {log.found.fault}"
+    if log.found.head != last:
+        return (
+            f"the log in {name} does not end with the line that the next one continues: another folder was put in its "
+            "place, or its last lines were changed"
+        )
+    return ""
 
 
 def _read(line: bytes, n: int, last: str, public: bytes) -> tuple[dict[str, Any], str]:

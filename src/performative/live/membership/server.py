@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from performative._base.files import in_turn, write_whole
+from performative.live.archives import finish_archive
 from performative.live.journal import Journal
 from performative.live.loopback import processes
 from performative.live.loopback.certificates import (
@@ -357,7 +358,9 @@ def _needs_superlink(site: Site) -> None:
 
 
 def _journal(app: Path) -> Journal:
-    return Journal(Site.inside(app).folder / "server")
+    folder = Site.inside(app).folder / "server"
+    finish_archive(folder)
+    return Journal(folder)
 
 
 def _read_open(site: Site) -> dict[str, Any]:
