@@ -11,7 +11,7 @@ from typing import Any
 
 from performative._base.files import in_turn, write_whole
 from performative.live.archives import finish_archive
-from performative.live.journal import Journal
+from performative.live.journal import Journal, read_journal
 from performative.live.loopback import processes
 from performative.live.loopback.certificates import (
     AUTHORITY,
@@ -26,6 +26,7 @@ from performative.live.loopback.certificates import (
     valid_until,
 )
 from performative.live.loopback.commands import FederationError, flwr
+from performative.live.loopback.registration import register_member
 from performative.live.loopback.site import CONNECTION, EVERYWHERE, Site, names_for, read_json
 from performative.live.membership.papers import (
     JOIN,
@@ -162,14 +163,14 @@ def invite(app: Path, name: str, clients: int, *, client: int | None, days: floa
             build_app(app),
             versions(),
         )
-        write_paper(out, made.facts() | {"signature": journal.sign(text_of(made.facts()))})
+        journal.write("invited", member=name, client=number, app=made.app_hash, again=not token)
         if token:
             open_ones[name] = {"client": number, "token": token, "expires": made.expires, "app": made.app_hash}
             _write_open(site, open_ones)
         else:
             registry[number]["app"] = made.app_hash
             site.write_registry(registry)
-        journal.write("invited", member=name, client=number, app=made.app_hash, again=not token)
+        write_paper(out, made.facts() | {"signature": journal.sign(text_of(made.facts()))})
     return made
 
 
@@ -205,20 +206,20 @@ def approve(app: Path, file: Path, told: str | None = None) -> dict[str, Any]:
         name = facts["name"]
         invited = _check_invited(_read_open(site), facts, _journal(app).public)
         registry, number = site.registry(), int(invited["client"])
-        for entry in registry.values():
+        begun = registry.get(number, {}).get("public_key") == facts["public_key"]  # and interrupted
+        for entry in {} if begun else registry.values():
             if entry["public_key"] == facts["public_key"] or entry.get("identity") == facts["identity"]:
                 raise ValueError(f"a key in {file} belongs to another member; ask {name} to join with its own keys.")
-        node = _register(site, name, facts["public_key"])
-        registry[number] = {
-            "public_key": facts["public_key"],
-            "name": name,
-            "node_id": node,
-            "app": invited["app"],
-            "identity": facts["identity"],
-        }
-        site.write_registry(registry)
+        decision = {"member": name, "client": number, "key": read, "app": invited["app"]}
+        _log_once(_journal(app), "approved", decision)
+        if not begun:
+            registry[number] = {"public_key": facts["public_key"], "name": name, "node_id": None}
+            registry[number] |= {"app": invited["app"], "identity": facts["identity"]}
+            site.write_registry(registry)
+        if registry[number]["node_id"] is None:
+            registry[number]["node_id"] = _register(app, site, number, begun)
+            site.write_registry(registry)
         _write_open(site, {other: entry for other, entry in _read_open(site).items() if other != name})
-        _journal(app).write("approved", member=name, client=number, key=read, app=invited["app"])
     return {"what": "approved", "member": name, "client": number, "fingerprint": read}
 
 
@@ -241,18 +242,27 @@ def _check_invited(open_ones: dict[str, Any], facts: dict[str, Any], federation:
     return invited
 
 
-def _register(site: Site, name: str, public_key: str) -> int:
-    """Register a key with Flower; returns its node id."""
+def _register(app: Path, site: Site, number: int, begun: bool) -> int:
+    """Register a member's key with Flower; returns its node id. `begun`: an interrupted call may have done so."""
+    registry = site.registry()
+    entry = registry[number]
+    name, node = entry["name"], None
     try:
-        with openssh_file(site.folder / f"{name}.pub", public_key) as path:
-            return int(flwr(site, "supernode", "register", str(path), CONNECTION, "--name", name)["node-id"])
+        if begun:
+            node = register_member(site, registry, number)
+        else:
+            with openssh_file(site.folder / f"{name}.pub", entry["public_key"]) as path:
+                node = int(flwr(site, "supernode", "register", str(path), CONNECTION, "--name", name)["node-id"])
     except FederationError as refused:
         if "already in use" not in str(refused):
-            raise
-        raise ValueError(
-            f"the key of {name} was registered before, and Flower does not accept a key twice; run `federation invite "
-            f"{name}`, and the member will create a new one."
-        ) from refused
+            raise FederationError(f"{name} is approved but not registered yet; approve again: {refused}") from refused
+    if node is None:
+        reason = f"the key of {name} was registered before, and Flower does not accept a key twice"
+        facts = {"member": name, "client": number, "key": fingerprint(entry["public_key"])}
+        _not_carried_out(_journal(app), "approved", reason, facts)
+        site.write_registry({other: one for other, one in registry.items() if other != number})
+        raise ValueError(f"{reason}; run `federation invite {name}`, and the member will create a new one.")
+    return node
 
 
 def expel(app: Path, name: str) -> dict[str, Any]:
@@ -261,9 +271,11 @@ def expel(app: Path, name: str) -> dict[str, Any]:
     with in_turn(site.folder):
         open_ones = _read_open(site)
         if name in open_ones:  # its invitation becomes invalid
-            _write_open(site, {other: entry for other, entry in open_ones.items() if other != name})
-            if name not in {entry["name"] for entry in site.registry().values()}:
+            is_member = name in {entry["name"] for entry in site.registry().values()}
+            if not is_member:
                 _journal(app).write("invitation withdrawn", member=name)
+            _write_open(site, {other: entry for other, entry in open_ones.items() if other != name})
+            if not is_member:
                 return {"what": "invitation withdrawn", "member": name, "client": open_ones[name]["client"]}
         _needs_superlink(site)
         return _take_out(app, site, _number_of(site, name), "expelled")
@@ -281,12 +293,29 @@ def _take_out(app: Path, site: Site, number: int, what: str) -> dict[str, Any]:
     """Remove a member; after an interruption it may be repeated."""
     registry = site.registry()
     entry = registry.pop(number)
+    facts = {"member": entry["name"], "client": number, "key": fingerprint(entry["public_key"])}
+    _log_once(_journal(app), what, facts)
     if entry["node_id"] is not None:  # None: the SuperLink's database was lost
-        _unregister(site, entry["node_id"])
+        try:
+            _unregister(site, entry["node_id"])
+        except FederationError as refused:
+            _not_carried_out(_journal(app), what, str(refused), facts)
+            raise
     # The registry comes last: while the member is in it, the command can be repeated.
-    _journal(app).write(what, member=entry["name"], client=number, key=fingerprint(entry["public_key"]))
     site.write_registry(registry)
     return {"what": what, "member": entry["name"], "client": number}
+
+
+def _log_once(journal: Journal, what: str, facts: dict[str, Any]) -> None:
+    """Log what is decided about a member's key, before it is done; once, if that was interrupted and is repeated."""
+    earlier = [line for line in read_journal(journal.folder) if line["facts"].get("key") == facts["key"]]
+    if not earlier or (earlier[-1]["what"], earlier[-1]["facts"]) != (what, facts):
+        journal.write(what, **facts)
+
+
+def _not_carried_out(journal: Journal, what: str, reason: str, facts: dict[str, Any]) -> None:
+    """Log that Flower refused what the line before says; nothing has changed."""
+    journal.write("not carried out", decision=what, reason=reason, **facts)
 
 
 def _unregister(site: Site, node: int) -> None:
