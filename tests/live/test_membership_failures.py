@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("flwr", reason="the extra performative[flower] is not installed")
 
 from performative.live import read_journal
-from performative.live.app import write_app
+from performative.live.app import load_app, up, write_app
 from performative.live.loopback import certificates, processes, registration
 from performative.live.loopback.commands import FederationError
 from performative.live.loopback.site import Site
@@ -76,7 +76,7 @@ def test_a_move_without_the_authoritys_key_changes_nothing_and_can_be_repeated(a
     (app.parent / "safe.key").rename(key)
     assert server.set_address(app, OTHER, None)
     assert Site.inside(app).address == OTHER and "other.bank.example" in names(app)
-    assert what(app) == ["address", "address"] and server.set_address.stopped == [OTHER]
+    assert what(app) == ["address", "address"] and server.set_address.stopped == [ADDRESS]
     assert not server.set_address(app, OTHER, None) and len(server.set_address.stopped) == 1
 
 
@@ -230,6 +230,55 @@ def test_an_invitation_is_logged_before_it_is_withdrawn(app, asked, monkeypatch)
         killed_at(patched, server, "_write_open", 1)
         server.expel(app, "north")
     assert what(app)[-1] == "invitation withdrawn" and server.members(app)
+
+
+STEPS = ((server, "write_whole"), (server, "_log_certificate"), (processes, "stop"), (server, "decide"),
+         (certificates.os, "rename"), (certificates.os, "replace"))  # fmt: skip
+
+
+@pytest.mark.parametrize("new_authority", [False, True])
+@pytest.mark.parametrize(("module", "name"), STEPS)
+def test_an_interrupted_rotation_is_finished_by_the_next(app, monkeypatch, module, name, new_authority):
+    """One certificate, one line of the log, and the server is to be started again."""
+    folder, issued = Site.inside(app).certificates, []
+    before = {path.name: path.read_bytes() for path in folder.glob("*.*")}
+    for kind in ("stage_authority", "stage_server"):
+        stage = getattr(server, kind)
+        monkeypatch.setattr(server, kind, lambda *told, stage=stage, **more: issued.append(1) or stage(*told, **more))
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        last = 2 if name == "replace" else 1  # between two of the files
+        if name == "replace":
+            patched.setattr(server, "write_whole", lambda path, content: path.write_bytes(content))
+            patched.setattr(server, "_log_certificate", lambda journal, told: None)
+        killed_at(patched, module, name, last)
+        server.rotate(app, None, new_authority)
+    monkeypatch.setattr(processes, "running", lambda site: {})  # it was stopped, or died
+    begun = (Site.inside(app).folder / "rotation.json").exists()
+    found = server.rotate(app, None, new_authority and not begun)
+    assert found["new_authority"] == new_authority and found["restart"] == begun
+    assert len(issued) == (1 if begun else 2)
+    after = {path.name: path.read_bytes() for path in folder.glob("*.*")}
+    assert certificates.is_signed_by_authority(folder) and after["server.pem"] != before["server.pem"]
+    assert (after["ca.pem"] != before["ca.pem"]) == (after["ca.key"] != before["ca.key"]) == new_authority
+    assert {path.name for path in folder.iterdir()} == before.keys()
+    if name != "replace":
+        assert what(app) == ["address", "certificate"]
+    certificates.renew_server(folder, [])  # the authority's key is that of the authority
+    server.end_rotation(app)
+    assert not (Site.inside(app).folder / "rotation.json").exists()
+
+
+def test_up_finishes_an_interrupted_rotation(app, monkeypatch):
+    folder = Site.inside(app).certificates
+    before = (folder / "server.pem").read_bytes()
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        killed_at(patched, processes, "stop", 1)
+        server.rotate(app, None, False)
+    assert (folder / "server.pem").read_bytes() == before
+    monkeypatch.setattr(processes, "start_server", lambda *told: None)
+    up(app, load_app(app))
+    assert (folder / "server.pem").read_bytes() != before and what(app) == ["address", "certificate"]
+    assert not (Site.inside(app).folder / "rotation.json").exists()
 
 
 def test_an_interrupted_leave_is_finished(app, asked, monkeypatch):

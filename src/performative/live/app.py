@@ -18,7 +18,13 @@ from performative.live.loopback.commands import FederationError, tail
 from performative.live.loopback.interrupts import interrupts_held
 from performative.live.loopback.site import Site
 from performative.live.membership.host import member_lines, member_status
-from performative.live.membership.server import certificate_warnings, changed_for, members
+from performative.live.membership.server import (
+    certificate_warnings,
+    changed_for,
+    end_rotation,
+    finish_rotation,
+    members,
+)
 from performative.live.rehearsal import rehearse
 from performative.live.secure.roster import provision
 from performative.live.server_store import (
@@ -83,7 +89,9 @@ def up(app: Path, federation: Federation, data: Path | None = None) -> dict[str,
     site, largest = Site.inside(app), largest_message(federation)
     _stop_where_limit_changed(site, server_folder(app), largest)
     if site.address is not None and not site.joined:  # members come from hosts of their own
+        finish_rotation(app)
         processes.start_server(site, largest, _START)
+        end_rotation(app)
         return {"clients": federation.clients, "address": site.address, "processes": processes.running(site)}
     if federation.secure_settings is not None:
         site.prepare(federation.clients)

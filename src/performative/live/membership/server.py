@@ -17,12 +17,16 @@ from performative.live.loopback.certificates import (
     AUTHORITY,
     AUTHORITY_KEY,
     SERVER,
+    STAGED,
+    decide,
     ends_soon,
+    finish_issue,
     is_signed_by_authority,
-    make_authority,
     names_in,
     openssh_file,
-    renew_server,
+    stage_authority,
+    stage_server,
+    staged,
     valid_until,
 )
 from performative.live.loopback.commands import FederationError, flwr
@@ -42,6 +46,8 @@ from performative.live.membership.papers import (
 from performative.live.server_store import is_held
 
 _DAY = 86_400.0
+# A rotation that has begun, until the server is up with its certificate.
+_ROTATION = "rotation.json"
 
 
 def server_site(app: Path) -> Site:
@@ -77,19 +83,23 @@ def set_address(app: Path, address: str, listen: str | None) -> bool:
     if is_held(site.folder / "server"):
         raise FederationError("a run is in progress, and the server must restart; set the address after it has ended.")
     processes.check_listen(site, listen, port)
+    renews = _lacks(site, names)
     if site.address is None and not (site.certificates / AUTHORITY_KEY).exists():  # no member trusts the authority yet
-        make_authority(site.certificates, names, keep=True)
-    elif _lacks(site, names):
+        stage_authority(site.certificates, names, keep=True)
+        renews = True
+    elif renews:
         _renew_for(site, address, names)
     moved = before != (address, listen)
     if moved:
-        site.connect(port, address, listen)
-        site.prepare()
         _journal(app).write("address", address=address, before=before[0])
     else:
-        until = valid_until(site.certificates / SERVER)
-        _journal(app).write("certificate", until=until.isoformat(), new_authority=False)
-    processes.stop(site)
+        _log_certificate(_journal(app), _staged_facts(site, False))
+    processes.stop(site)  # first: a call that finds the new address would leave the old server running
+    if renews:
+        decide(site.certificates)
+    if moved:
+        site.connect(port, address, listen)
+        site.prepare()
     return moved
 
 
@@ -99,7 +109,8 @@ def _lacks(site: Site, names: list[str]) -> bool:
 
 
 def _renew_for(site: Site, address: str, names: list[str]) -> None:
-    """Issue a server certificate for other names; the authority's key must be where it was written."""
+    """Issue a server certificate for other names, which does not count yet; the authority's key must be where it was
+    written."""
     key = site.certificates / AUTHORITY_KEY
     if not key.is_file():
         again = f"`federation up --address {address}`"
@@ -108,7 +119,7 @@ def _renew_for(site: Site, address: str, names: list[str]) -> None:
             f"missing; copy it back, and run {again} again. If it is lost: `federation rotate --new-authority`, then "
             f"{again}, then `federation invite NAME` for each member."
         )
-    renew_server(site.certificates, names)
+    stage_server(site.certificates, names)
 
 
 def read_address(address: str) -> tuple[str, int]:
@@ -328,22 +339,66 @@ def _unregister(site: Site, node: int) -> None:
 
 
 def rotate(app: Path, key_file: Path | None, new_authority: bool) -> dict[str, Any]:
-    """Issue a new server certificate, from the same authority or a new one."""
+    """Issue a new server certificate, from the same authority or a new one; if `restart`, the server must be started.
+
+    After an interruption, a second call finishes what the first began, and issues nothing else.
+    """
     site = server_site(app)
     if is_held(site.folder / "server"):
         raise FederationError("a run is in progress, and the server must restart; rotate after it has ended.")
-    if new_authority:
-        make_authority(site.certificates, site.names, keep=True)
-    else:
-        if ends_soon(site.certificates / AUTHORITY):
-            raise ValueError("the authority itself expires within 30 days; create a new one: `rotate --new-authority`.")
-        renew_server(site.certificates, site.names, key_file)
-    until = valid_until(site.certificates / SERVER)
-    _journal(app).write("certificate", until=until.isoformat(), new_authority=new_authority)
-    was_up = "superlink" in processes.running(site)
-    if was_up:
-        processes.stop(site)
-    return {"until": until.date().isoformat(), "restart": was_up, "new_authority": new_authority}
+    begun = _begun(site)
+    if not begun or (new_authority and not begun["new_authority"]):
+        if new_authority:
+            stage_authority(site.certificates, site.names, keep=True)
+        else:
+            if ends_soon(site.authority):
+                raise ValueError(
+                    "the authority itself expires within 30 days; create a new one: `rotate --new-authority`."
+                )
+            stage_server(site.certificates, site.names, key_file)
+        restart = "superlink" in processes.running(site) or begun.get("restart", False)
+        begun = _staged_facts(site, new_authority) | {"restart": restart}
+        write_whole(site.folder / _ROTATION, json.dumps(begun).encode())
+    finish_rotation(app)
+    if not begun["restart"]:
+        end_rotation(app)
+    until = valid_until(site.certificates / SERVER).date().isoformat()
+    return {"until": until, "restart": begun["restart"], "new_authority": begun["new_authority"]}
+
+
+def finish_rotation(app: Path) -> None:
+    """Log the certificate of a rotation that has begun, stop the server, and put it in place; unless that was done."""
+    site = Site.inside(app)
+    begun = _begun(site)
+    finish_issue(site.certificates)
+    if begun and staged(site.certificates) == begun["certificate"]:
+        _log_certificate(_journal(app), begun)
+        if "superlink" in processes.running(site):
+            processes.stop(site)
+        decide(site.certificates)
+
+
+def end_rotation(app: Path) -> None:
+    """Record that nothing of a rotation is left to do."""
+    (Site.inside(app).folder / _ROTATION).unlink(missing_ok=True)
+
+
+def _begun(site: Site) -> dict[str, Any]:
+    """The rotation that has begun, {} if none has."""
+    return read_json(site.folder / _ROTATION, "delete it, then run `federation rotate`")
+
+
+def _staged_facts(site: Site, new_authority: bool) -> dict[str, Any]:
+    """The server certificate that waits for a decision, for the log."""
+    until = valid_until(site.certificates / STAGED / SERVER)
+    return {"certificate": staged(site.certificates), "until": until.isoformat(), "new_authority": new_authority}
+
+
+def _log_certificate(journal: Journal, told: dict[str, Any]) -> None:
+    """Log a server certificate before it is put in place, once."""
+    facts = {name: told[name] for name in ("until", "new_authority", "certificate")}
+    if not any((line["what"], line["facts"]) == ("certificate", facts) for line in read_journal(journal.folder)):
+        journal.write("certificate", **facts)
 
 
 def members(app: Path) -> list[dict[str, Any]]:
