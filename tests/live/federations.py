@@ -6,7 +6,17 @@ from typing import Any
 import numpy as np
 
 import performative as pf
-from performative.live import AbstractTransport, Federation, InProcess, Member, Reply
+from performative.live import (
+    AbstractTransport,
+    Callback,
+    Federation,
+    Function,
+    InProcess,
+    Live,
+    Member,
+    Observed,
+    Reply,
+)
 
 MEAN, EPS = np.linspace(-1.0, 2.0, 5), np.linspace(0.1, 0.6, 5)
 
@@ -24,6 +34,26 @@ def federation(problem: pf.Problem | None = None, algorithm: Any = None, **optio
         algorithm = pf.p_fedavg(rate=0.1, local_steps=2, batch=pf.Fixed(4), deploy="round")
     settings = {"rounds": 6, "seed": 3, "dtype": "float64", "timeout": 20.0} | options
     return Federation(problem, algorithm, **settings)
+
+
+def real_federation(participation: Any = None, **options: Any) -> tuple[Federation, dict[int, list[Any]]]:
+    """Four clients with places where their models go, and the models that came there, by client; two clients are drawn
+    each round."""
+    participation = pf.SchemeTwo(2) if participation is None else participation
+    met: dict[int, list[Any]] = {i: [] for i in range(4)}
+
+    def source(client):
+        def table(version):
+            return {"a": [0.5, 1.0], "y": [0, 1], "model_version": [version, version]}
+
+        return Live(Callback(met[client].append), Function(table, features=["a"], label="y"))
+
+    shape = Observed(x=np.zeros((4, 1, 1)), y=np.zeros((4, 1), int), classes=2)
+    problem = pf.Problem(pf.losses.logistic(0.1), shape)
+    algorithm = pf.p_fedavg(0.5, batch=pf.Whole(), deploy="round", participation=participation)
+    settings = {"rounds": 4, "timeout": 8, "dtype": "float64"} | options
+    made = Federation(problem, algorithm, source=source, **settings)
+    return made, met
 
 
 def members(made: Federation, folder: Any) -> dict[int, Member]:

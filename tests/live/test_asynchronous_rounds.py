@@ -1,14 +1,15 @@
 """An asynchronous server over a network: it moves when a buffer is full, and weighs updates by their age."""
 
+import dataclasses
 import threading
 
 import jax
 import numpy as np
 import pytest
-from federations import federation, gaussian, members, simulated, transport
+from federations import federation, gaussian, members, real_federation, simulated, transport
 
 import performative as pf
-from performative.live import AbstractTransport, Reply, read_events, rehearse, serve
+from performative.live import AbstractTransport, Reply, read_events, read_model, rehearse, serve
 from performative.live.coordinator import read_rounds
 from performative.live.server_store import read_status
 
@@ -115,6 +116,39 @@ def test_a_slow_client_holds_nobody_up(tmp_path):
     assert len(told) == 12 and all(one["heard"] == 2 for one in told)
     assert asked[:1] == [0] and max(one["oldest"] for one in told[:8]) <= 3
     assert live.participation[0].sum() > 0
+
+
+def test_versions_overlap(tmp_path):
+    """While newer models are out, the people of a client that still trains act under the one that it took. Once it has
+    answered it takes the newest; nobody goes back to an earlier one."""
+    made, met = real_federation(pf.Asynchronous(1, staleness=0.5), rounds=5, timeout=3600.0)
+    order = [0, 1, 0, 1, 3]  # client 3 took version 0, and is the last
+    script, seen = Script(made, tmp_path, order), []
+    under = {client: [] for client in met}
+
+    def look(told):
+        seen.append({client: met[client][-1].version for client in met})
+        for client in met:
+            under[client].append(met[client][-1].theta)
+
+    live = serve(made, script, tmp_path / "server", on_round=look)
+    assert seen == [
+        {0: 0, 1: 0, 2: 0, 3: 0},
+        {0: 1, 1: 0, 2: 0, 3: 0},
+        {0: 1, 1: 2, 2: 0, 3: 0},
+        {0: 3, 1: 2, 2: 0, 3: 0},  # three versions at once
+        {0: 3, 1: 4, 2: 0, 3: 0},
+    ]
+    for client, round in ((0, 3), (1, 3), (3, 3)):
+        with made.precision():
+            deployed = read_model(tmp_path / "server", seen[round][client], made.ready.shared)
+        np.testing.assert_array_equal(under[client][round], deployed)
+    told = read_rounds(tmp_path / "server", read_status(tmp_path / "server")["run"])
+    assert [one["oldest"] for one in told] == [0, 1, 1, 1, 4] and [one["version"] for one in told] == [0, 1, 2, 3, 4]
+    assert live.status == "completed" and np.all(np.diff(live.theta[0], axis=0) != 0)
+    serve(dataclasses.replace(made, rounds=6), Script(made, tmp_path, [3]), tmp_path / "server", resume=True)
+    assert met[3][-1].version == 5
+    assert all(np.all(np.diff([one.version for one in met[client]]) > 0) for client in met)
 
 
 @pytest.mark.slow

@@ -120,7 +120,8 @@ def test_containers_are_confined(tmp_path):
         (file,) = documents(path)
         for name, service in file["services"].items():
             seen += 1
-            assert service["user"] == "10001:10001" and service["read_only"] is True
+            assert service["user"] == ("10002:10002" if name == "gate" else "10001:10001")
+            assert service["read_only"] is True
             assert service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"]
             assert {"mem_limit", "cpus", "pids_limit", "healthcheck"} <= service.keys()
             assert "environment" not in service and "privileged" not in service
@@ -134,7 +135,8 @@ def test_containers_are_confined(tmp_path):
         assert pod["securityContext"]["runAsNonRoot"] is True and pod["automountServiceAccountToken"] is False
         for container in pod["containers"]:
             seen += 1
-            assert container["securityContext"] == {
+            own = {"runAsUser": 10002, "runAsGroup": 10002} if container["name"] == "gate" else {}
+            assert container["securityContext"] == own | {
                 "allowPrivilegeEscalation": False,
                 "readOnlyRootFilesystem": True,
                 "capabilities": {"drop": ["ALL"]},
@@ -150,6 +152,27 @@ def test_containers_are_confined(tmp_path):
             assert line in lines
         assert any(line.startswith("MemoryMax=") for line in lines)
         assert any(line.startswith("LoadCredential=") for line in lines)
+
+
+def test_the_gate_is_another_user_than_the_server(tmp_path):
+    """The server tells its operator from others by the user: what is open to the world must not count as that one."""
+    (compose,) = documents(written(tmp_path, "compose") / "compose-server.yaml")
+    services = compose["services"]
+    assert len({service["user"] for service in services.values()}) == 2
+    assert "state:/state" not in services["gate"]["volumes"]
+    pod = documents(written(tmp_path, "kubernetes") / "kubernetes-server.yaml")[0]["spec"]["template"]["spec"]
+    users = {one["name"]: pod["securityContext"] | one["securityContext"] for one in pod["containers"]}
+    for name in ("runAsUser", "runAsGroup"):
+        assert (users["superlink"][name], users["gate"][name]) == (10001, 10002)
+    (gate,) = [one for one in pod["containers"] if one["name"] == "gate"]
+    (server,) = [one for one in pod["containers"] if one["name"] == "superlink"]
+    mounts = {mount["mountPath"]: mount["name"] for mount in gate["volumeMounts"]}
+    assert mounts.keys() == {"/secrets", "/config/gate.conf", "/tmp"}  # not the keys of members, nor the operator's
+    assert mounts["/tmp"] not in {mount["name"] for mount in server["volumeMounts"]}
+    assert pod["securityContext"]["fsGroup"] == 10001  # the gate reads its certificate by this group
+    folder = written(tmp_path, "systemd")
+    users = [re.search("^User=(.*)$", unit.read_text(), re.M)[1] for unit in folder.glob("*.service")]
+    assert len(set(users)) == len(users) == 4
 
 
 @pytest.mark.parametrize("kind", KINDS)

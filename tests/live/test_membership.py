@@ -358,7 +358,8 @@ def test_the_server_must_run_to_approve(app, monkeypatch):
         server.approve(app, path)
 
 
-def test_certificates_are_renewed_under_the_same_authority(app, tmp_path):
+def test_certificates_are_renewed_under_the_same_authority(app, tmp_path, monkeypatch):
+    monkeypatch.setattr(server.processes, "running", lambda site: {})
     folder = Site.inside(app).certificates
     authority, first = (folder / "ca.pem").read_bytes(), (folder / "server.pem").read_bytes()
     assert stat.S_IMODE((folder / "ca.key").stat().st_mode) == 0o600

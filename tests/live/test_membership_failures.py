@@ -2,17 +2,18 @@
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("flwr", reason="the extra performative[flower] is not installed")
 
 from performative.live import read_journal
-from performative.live.app import write_app
+from performative.live.app import load_app, up, write_app
 from performative.live.loopback import certificates, processes, registration
 from performative.live.loopback.commands import FederationError
 from performative.live.loopback.site import Site
-from performative.live.membership import server
+from performative.live.membership import host, papers, server
 
 ADDRESS, OTHER = "federation.bank.example:9443", "other.bank.example:9444"
 # As Flower's command says it.
@@ -75,7 +76,7 @@ def test_a_move_without_the_authoritys_key_changes_nothing_and_can_be_repeated(a
     (app.parent / "safe.key").rename(key)
     assert server.set_address(app, OTHER, None)
     assert Site.inside(app).address == OTHER and "other.bank.example" in names(app)
-    assert what(app) == ["address", "address"] and server.set_address.stopped == [OTHER]
+    assert what(app) == ["address", "address"] and server.set_address.stopped == [ADDRESS]
     assert not server.set_address(app, OTHER, None) and len(server.set_address.stopped) == 1
 
 
@@ -130,11 +131,181 @@ def test_an_interrupted_expulsion_is_repeated(app, member, monkeypatch):
     assert not Site.inside(app).registry() and what(app)[-1] == "expelled"
 
 
-def test_a_refused_expulsion_keeps_the_member(app, member, monkeypatch):
-    answering(monkeypatch, server, unregister=[FederationError("gave no answer within 60 s")])
+def test_a_refused_expulsion_keeps_the_member_and_the_log_says_so(app, member, monkeypatch):
+    answering(monkeypatch, server, unregister=[FederationError("gave no answer within 60 s"), {}])
     with pytest.raises(FederationError, match="gave no answer"):
         server.expel(app, "north")
-    assert Site.inside(app).registry() and "expelled" not in what(app)
+    assert Site.inside(app).registry() and what(app)[-2:] == ["expelled", "not carried out"]
+    last = read_journal(app / ".federation" / "server")[-1]["facts"]
+    assert (last["decision"], last["reason"]) == ("expelled", "gave no answer within 60 s")
+    server.expel(app, "north")
+    assert not Site.inside(app).registry() and what(app)[-1] == "expelled"
+
+
+@pytest.fixture
+def asked(app):
+    """A member's request for registration."""
+    paper, path = app.parent / "north.invitation", app.parent / "north.request"
+    server.invite(app, "north", 2, client=None, days=1.0, out=paper)
+    host.take(papers.read_invitation(paper), app.parent / "north", None)
+    host.write_request(app.parent / "north", papers.JOIN, path)
+    return path
+
+
+class Killed(BaseException):
+    """Nothing after it happens."""
+
+
+def killed_at(monkeypatch, module, name, call):
+    """A kill instead of the n-th call of a function."""
+    done, real = [], getattr(module, name)
+
+    def die(*words, **options):
+        done.append(words)
+        if len(done) == call:
+            raise Killed
+        return real(*words, **options)
+
+    monkeypatch.setattr(module, name, die)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "call"),
+    [
+        (server, "flwr", 1),  # logged, not registered
+        (Site, "write_registry", 1),  # logged, not in the list
+        (Site, "write_registry", 2),  # registered with Flower, its number is not written down
+        (server, "_write_open", 1),  # all but the invitation, which is still open
+    ],
+)
+def test_an_approval_is_logged_before_it_takes_effect_and_can_be_repeated(app, asked, monkeypatch, module, name, call):
+    flower = answering(monkeypatch, server, register=[{"node-id": "77"}])
+    in_use = FederationError("Public key already in use.")
+    listed = [{"node-id": "77", "status": "registered"}]
+    again = [{"node-id": "77"}] if name == "flwr" else [in_use]
+    answering(monkeypatch, registration, register=again, list=[{"nodes": listed}])
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        killed_at(patched, module, name, call)
+        server.approve(app, asked)
+    assert what(app)[-1] == "approved"
+    if call == 1 and name != "_write_open":
+        assert not flower and all(one["node_id"] is None for one in Site.inside(app).registry().values())
+    assert server.approve(app, asked)["what"] == "approved"
+    (entry,) = Site.inside(app).registry().values()
+    assert (entry["name"], entry["node_id"]) == ("north", 77)
+    assert what(app) == ["address", "invited", "approved"]
+    with pytest.raises(ValueError, match="north has no open invitation"):
+        server.approve(app, asked)
+
+
+def test_a_key_that_flower_knows_from_before_is_no_members(app, asked, monkeypatch):
+    answering(monkeypatch, server, register=[FederationError("Public key already in use.")])
+    with pytest.raises(ValueError, match="does not accept a key twice; run `federation invite north`"):
+        server.approve(app, asked)
+    assert not Site.inside(app).registry() and what(app)[-2:] == ["approved", "not carried out"]
+
+
+def test_an_approval_without_an_answer_of_flower_is_repeated(app, asked, monkeypatch):
+    answering(monkeypatch, server, register=[FederationError("gave no answer within 60 s")])
+    answering(monkeypatch, registration, register=[{"node-id": "77"}])
+    with pytest.raises(FederationError, match="approved but not registered yet; approve again: gave no answer"):
+        server.approve(app, asked)
+    server.approve(app, asked)
+    assert Site.inside(app).registry()[0]["node_id"] == 77 and what(app) == ["address", "invited", "approved"]
+
+
+@pytest.mark.parametrize(("module", "name"), [(server, "flwr"), (Site, "write_registry")])
+def test_an_expulsion_is_logged_before_it_takes_effect(app, member, monkeypatch, module, name):
+    answering(monkeypatch, server, unregister=[{}] if name == "flwr" else [{}, FederationError(GONE)])
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        killed_at(patched, module, name, 1)
+        server.expel(app, "north")
+    assert what(app)[-1] == "expelled" and Site.inside(app).registry()
+    server.expel(app, "north")
+    assert what(app) == ["address", "expelled"] and not Site.inside(app).registry()
+
+
+def test_an_invitation_is_logged_before_it_is_withdrawn(app, asked, monkeypatch):
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        killed_at(patched, server, "_write_open", 1)
+        server.expel(app, "north")
+    assert what(app)[-1] == "invitation withdrawn" and server.members(app)
+
+
+STEPS = ((server, "write_whole"), (server, "_log_certificate"), (processes, "stop"), (server, "decide"),
+         (certificates.os, "rename"), (certificates.os, "replace"))  # fmt: skip
+
+
+@pytest.mark.parametrize("new_authority", [False, True])
+@pytest.mark.parametrize(("module", "name"), STEPS)
+def test_an_interrupted_rotation_is_finished_by_the_next(app, monkeypatch, module, name, new_authority):
+    """One certificate, one line of the log, and the server is to be started again."""
+    folder, issued = Site.inside(app).certificates, []
+    before = {path.name: path.read_bytes() for path in folder.glob("*.*")}
+    for kind in ("stage_authority", "stage_server"):
+        stage = getattr(server, kind)
+        monkeypatch.setattr(server, kind, lambda *told, stage=stage, **more: issued.append(1) or stage(*told, **more))
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        last = 2 if name == "replace" else 1  # between two of the files
+        if name == "replace":
+            patched.setattr(server, "write_whole", lambda path, content: path.write_bytes(content))
+            patched.setattr(server, "_log_certificate", lambda journal, told: None)
+        killed_at(patched, module, name, last)
+        server.rotate(app, None, new_authority)
+    monkeypatch.setattr(processes, "running", lambda site: {})  # it was stopped, or died
+    begun = (Site.inside(app).folder / "rotation.json").exists()
+    found = server.rotate(app, None, new_authority and not begun)
+    assert found["new_authority"] == new_authority and found["restart"] == begun
+    assert len(issued) == (1 if begun else 2)
+    after = {path.name: path.read_bytes() for path in folder.glob("*.*")}
+    assert certificates.is_signed_by_authority(folder) and after["server.pem"] != before["server.pem"]
+    assert (after["ca.pem"] != before["ca.pem"]) == (after["ca.key"] != before["ca.key"]) == new_authority
+    assert {path.name for path in folder.iterdir()} == before.keys()
+    if name != "replace":
+        assert what(app) == ["address", "certificate"]
+    certificates.renew_server(folder, [])  # the authority's key is that of the authority
+    server.end_rotation(app)
+    assert not (Site.inside(app).folder / "rotation.json").exists()
+
+
+def test_up_finishes_an_interrupted_rotation(app, monkeypatch):
+    folder = Site.inside(app).certificates
+    before = (folder / "server.pem").read_bytes()
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        killed_at(patched, processes, "stop", 1)
+        server.rotate(app, None, False)
+    assert (folder / "server.pem").read_bytes() == before
+    monkeypatch.setattr(processes, "start_server", lambda *told: None)
+    up(app, load_app(app))
+    assert (folder / "server.pem").read_bytes() != before and what(app) == ["address", "certificate"]
+    assert not (Site.inside(app).folder / "rotation.json").exists()
+
+
+def test_an_interrupted_leave_is_finished(app, asked, monkeypatch):
+    """Killed after the record says that it has left: the key goes at the second call, which writes the request too."""
+    folder, out = app.parent / "north", app.parent / "north.leave"
+    key, unlink = Site.inside(folder).key(0), Path.unlink
+
+    def die(path, **options):
+        if path == key:
+            raise Killed
+        unlink(path, **options)
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(Path, "unlink", die)
+        host.leave(folder, out)
+    assert host.member_status(folder)["state"] == "left" and key.exists()
+    out.unlink()
+    host.leave(folder, out)
+    assert out.exists() and not key.exists()
+    with pytest.raises(ValueError, match="north has already left"):
+        host.leave(folder, out)
+
+
+def test_a_member_that_lost_its_key_is_told_how_to_leave(app, asked):
+    Site.inside(app.parent / "north").key(0).unlink()
+    with pytest.raises(ValueError, match=r"the key of north is missing, .*federation expel north"):
+        host.leave(app.parent / "north", app.parent / "north.leave")
 
 
 def without_node(app):

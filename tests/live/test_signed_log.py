@@ -1,20 +1,20 @@
 """The server's signed log: whatever is done to it afterwards is found, and the first bad line is named."""
 
 import json
+import os
+import shutil
 
 import numpy as np
 import pytest
-from federations import federation, transport
+from federations import OneThread, federation, real_federation, transport
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import performative as pf
+from performative.cli.app import app as commands
 from performative.live import (
-    Callback,
-    Federation,
-    Function,
-    Live,
-    Observed,
+    archives,
     model_versions,
     read_journal,
     read_model,
@@ -23,8 +23,11 @@ from performative.live import (
     serve,
     verify_journal,
 )
-from performative.live.journal import Journal, succeed
+from performative.live.archives import archive, finish_archive
+from performative.live.journal import Journal
+from performative.live.loopback.process_table import wait_for
 from performative.live.server_store import version_in
+from performative.live.wire import decode
 
 LINES = 8
 
@@ -286,13 +289,96 @@ def test_the_key_is_needed_to_go_on(written, tmp_path):
     )
 
 
-def test_a_new_run_follows_the_old_log(written, tmp_path):
-    folder = tmp_path / "new"
-    folder.mkdir()
-    succeed(written, folder)
-    (line,) = read_journal(folder)
-    assert line["facts"] == {"folder": written.name, "head": verify_journal(written).head}
-    assert verify_journal(folder, key=(written / "journal.pub").read_text()).sound
+@pytest.fixture
+def continued(written, tmp_path):
+    """A log that continues that of an archived run, which continues another: the folder, and the archives, by name."""
+    folder = tmp_path / "server"
+    copied(written, folder)
+    names = []
+    for version in (3, 7):
+        names.append(archive(folder, version).name)
+        Journal(folder).write("round", run=names[-1], round=1)
+    return folder, names
+
+
+def test_a_new_run_follows_the_old_log(written, continued):
+    folder, (first, second) = continued
+    head = verify_journal(folder.with_name(second)).head
+    assert read_journal(folder)[0]["facts"] == {"folder": second, "head": head}
+    found = verify_journal(folder, key=(written / "journal.pub").read_text())
+    assert found.sound and found.lines == 2 and found.archives == {second: 2, first: LINES}
+    assert verify_journal(folder, head=verify_journal(written).head).sound  # a line of the oldest
+    assert "none of the 12 lines" in verify_journal(folder, head="0" * 64).fault
+    assert json.loads((folder / "run.json").read_text()) == {"version": 7}
+
+
+def test_an_archived_log_that_is_missing_or_swapped_is_found(written, continued):
+    folder, (first, second) = continued
+    older, newer = folder.with_name(first), folder.with_name(second)
+    whole = {place: (place / "journal.jsonl").read_bytes() for place in (older, newer)}
+    newer.rename(folder.with_name("hidden"))
+    assert verify_journal(folder).fault.startswith(f"it continues the log in {second}, which is missing in ")
+    folder.with_name("hidden").rename(newer)
+    older.rename(folder.with_name("hidden"))
+    assert f"the log in {first}, which is missing" in verify_journal(folder).fault
+    copied(newer, older)  # another log of the same server, sound by itself
+    assert f"the log in {first} does not end with the line" in verify_journal(folder).fault
+    Journal(folder.with_name("other")).write("run began", run="a", identity="b")
+    copied(folder.with_name("other"), older)
+    assert verify_journal(folder).fault == f"in {first}, which it continues, line 1: its signature is not the server's"
+    copied(folder.with_name("hidden"), older)
+    assert verify_journal(folder).sound
+    (older / "journal.jsonl").write_bytes(whole[older].replace(b'"heard":5', b'"heard":6', 1))
+    assert f"in {first}, which it continues, line 2: " in verify_journal(folder).fault
+    (older / "journal.jsonl").write_bytes(whole[older])
+    Journal(older).write("round", run="a", round=LINES)  # nobody writes there anymore
+    assert f"the log in {first} does not end with the line" in verify_journal(folder).fault
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_new_run_interrupted_while_it_begins_continues_the_log(written, tmp_path, monkeypatch, at):
+    """A crash before, or between, the two renames."""
+    folder, done, rename = tmp_path / "server", [], os.rename
+    copied(written, folder)
+
+    def crash(*names):
+        done.append(names)
+        if len(done) == at:
+            raise KeyboardInterrupt
+        rename(*names)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(archives.os, "rename", crash)
+        archive(folder, 3)
+    assert folder.exists() == (at == 1)
+    finish_archive(folder)
+    if at == 1:
+        archive(folder, 3)
+    found = verify_journal(folder, key=(written / "journal.pub").read_text())
+    assert found.sound and list(found.archives.values()) == [LINES]
+
+
+def test_a_log_whose_key_is_lost_is_not_left_behind(written, tmp_path):
+    copied(written, tmp_path / "server")
+    (tmp_path / "server" / "journal.key").unlink()
+    with pytest.raises(ValueError, match=r"journal\.key is missing"):
+        archive(tmp_path / "server", 0)
+    assert (tmp_path / "server" / "journal.jsonl").exists()
+
+
+def test_the_command_names_the_archives(continued, monkeypatch):
+    folder, (first, second) = continued
+    app = folder.parent / "app"
+    (app / ".federation").mkdir(parents=True)
+    for place in folder.parent.glob("server*"):
+        place.rename(app / ".federation" / place.name)
+    words = ["federation", "verify", "--app", str(app)]
+    told = CliRunner().invoke(commands, words)
+    assert told.exit_code == 0 and f"It continues the log in {first}, whose {LINES} lines are" in told.output
+    shutil.rmtree(app / ".federation" / second)
+    told = CliRunner().invoke(commands, words)
+    said = " ".join(told.output.split())
+    assert told.exit_code == 1 and f"the log was altered: it continues the log in {second}, which is missing" in said
 
 
 def test_the_log_goes_on_after_a_resume(tmp_path):
@@ -312,26 +398,9 @@ def test_the_log_goes_on_after_a_resume(tmp_path):
 # --- rollback
 
 
-def real_federation(folder, drawn=2):
-    """Four clients with places where their models go; two of them are drawn each round."""
-    met: dict = {i: [] for i in range(4)}
-
-    def source(client):
-        def table(version):
-            return {"a": [0.5, 1.0], "y": [0, 1], "model_version": [version, version]}
-
-        return Live(Callback(met[client].append), Function(table, features=["a"], label="y"))
-
-    shape = Observed(x=np.zeros((4, 1, 1)), y=np.zeros((4, 1), int), classes=2)
-    problem = pf.Problem(pf.losses.logistic(0.1), shape)
-    algorithm = pf.p_fedavg(0.5, batch=pf.Whole(), deploy="round", participation=pf.SchemeTwo(drawn))
-    made = Federation(problem, algorithm, rounds=4, source=source, timeout=8, dtype="float64")
-    return made, met
-
-
 def test_a_rollback_reaches_everybody_within_one_round(tmp_path):
     """Also those that are not drawn in it; the log has the rollback, the deployment and who was told."""
-    made, met = real_federation(tmp_path)
+    made, met = real_federation()
     rehearse(made, tmp_path)
     folder = tmp_path / "server"
     version = version_in(folder, 2)
@@ -357,8 +426,64 @@ def test_a_rollback_reaches_everybody_within_one_round(tmp_path):
     assert sum(entry["what"] == "told of the rollback" for entry in read_journal(folder)) == 1
 
 
+@pytest.mark.parametrize("concurrency", [None, 2])
+def test_an_asynchronous_server_tells_those_that_do_not_train(concurrency, tmp_path):
+    """A buffer of one: the round ends with the first answer, and nobody is left with the model before."""
+    made, met = real_federation(pf.Asynchronous(1, concurrency=concurrency))
+    rehearse(made, tmp_path)
+    folder = tmp_path / "server"
+    rollback(made, folder, 1)
+    with made.precision():
+        old = read_model(folder, 1, made.ready.shared)
+    carrier = transport(made, tmp_path)
+    serve(made, carrier, folder, resume=True, rounds=5)
+    carrier.close()
+    deployed = [entry["facts"]["version"] for entry in read_journal(folder) if entry["what"] == "deployed"][-1]
+    told = {entry["what"]: entry["facts"] for entry in read_journal(folder)}.get("told of the rollback", {})
+    if concurrency is not None:
+        assert len(told["clients"]) == 2 and told["unreached"] == []
+    wait_for(lambda: all(met[client][-1].version == deployed for client in range(4)), 10.0)
+    for client in range(4):
+        assert met[client][-1].version == deployed and np.array_equal(met[client][-1].theta, old)
+
+
+class Keeps(OneThread):
+    """The second client that trains answers while others are told of a model in the next round; one of these others is
+    silent."""
+
+    def __init__(self, made, folder):
+        super().__init__(made, folder)
+        self.trained, self.kept, self.silent, self.since = [], [], None, 99
+
+    def send(self, requests, seconds):
+        for client, request in requests.items():
+            about, _ = decode(request)
+            if about.get("step") != "deploy":
+                self.trained.append((about["round"], client))
+                super().send({client: request}, seconds)
+                if len(self.trained) == 2:
+                    self.kept, self.since = [self.back.pop()], about["round"]
+            elif self.silent in (None, client):
+                self.silent = client
+                if about["round"] > self.since:
+                    self.back += self.kept
+            else:
+                super().send({client: request}, seconds)
+
+
+def test_an_answer_that_comes_while_others_are_told_counts(tmp_path):
+    made, _ = real_federation(pf.Asynchronous(1, concurrency=2))
+    rehearse(made, tmp_path)
+    folder, told = tmp_path / "server", []
+    rollback(made, folder, 1)
+    carrier = Keeps(made, tmp_path)
+    serve(made, carrier, folder, resume=True, rounds=6, on_round=told.append)
+    assert carrier.kept and len(carrier.trained) == 2  # nobody was asked again
+    assert [(one["heard"], one["oldest"]) for one in told] == [(1, 0), (1, 1)]
+
+
 def test_who_was_not_reached_is_told_later(tmp_path):
-    made, met = real_federation(tmp_path)
+    made, met = real_federation()
     rehearse(made, tmp_path)
     folder = tmp_path / "server"
     rollback(made, folder, 0)
@@ -408,7 +533,7 @@ def test_a_round_that_never_was(tmp_path):
 
 def test_a_member_is_told_of_a_model_only(tmp_path):
     """No work is done and nothing is remembered for such a request."""
-    made, met = real_federation(tmp_path)
+    made, met = real_federation()
     rehearse(made, tmp_path)
     files = {i: tmp_path / "clients" / str(i) / "memory.bin" for i in range(4)}
     before = {i: path.read_bytes() if path.exists() else None for i, path in files.items()}

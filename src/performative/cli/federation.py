@@ -189,15 +189,19 @@ def verify(
 ) -> None:
     """Check the signed log of rounds, deployments, rejections, approvals and rollbacks, line by line.
 
-    Exits with code 1 if a line was changed, removed, moved or truncated, and names the first.
+    Archived logs that it continues are checked with it. Exits with code 1 if a line was changed, removed, moved or
+    truncated, and names the first.
     """
     with _using(as_json) as (reporter, apps):
         found = apps.verify(app, key, head)
         facts = {"lines": found.lines, "head": found.head, "line": found.line, "cut_short": found.cut_short}
+        facts |= {"archives": dict(found.archives)}
         if not found.sound:
             where = f"line {found.line}: " if found.line is not None else ""
             raise Failure(f"the log was altered: {where}{found.fault}.", Exit.FAILED, facts)
         reporter.show(f"{found.lines} lines are unaltered; the last has the hash {found.head}.")
+        for name, lines in found.archives.items():
+            reporter.show(f"It continues the log in {name}, whose {lines} lines are unaltered too.")
         if found.cut_short:
             reporter.show("The last line was truncated by a crash; the next run removes it and logs that.")
         reporter.result({"status": "completed", **facts})

@@ -206,7 +206,7 @@ def rotate(
             with reporter.errors.status("starting"):
                 up(app, load_app(app))
         reporter.show(f"The server's certificate is valid until {found['until']}.")
-        if new_authority:
+        if found["new_authority"]:
             names = [one["member"] for one in server.members(app)]
             reporter.show(f"Send each member a new file, `federation invite NAME`: {', '.join(names) or 'nobody yet'}.")
         reporter.result({"status": "completed", **found})

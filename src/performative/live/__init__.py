@@ -8,7 +8,7 @@ that imports Flower.
 from performative.live.auditing import ask_for_sums
 from performative.live.coordinator import rollback, serve
 from performative.live.federation import Federation
-from performative.live.journal import Verification, read_journal, verify_journal
+from performative.live.journal import read_journal
 from performative.live.member import Member
 from performative.live.member_logs import MemberLogs
 from performative.live.reading import load
@@ -21,6 +21,7 @@ from performative.live.sources.publish import Callback, Endpoint, ModelFile
 from performative.live.sources.readers import Folder, Function, Query
 from performative.live.sources.rows import Rows
 from performative.live.transport import AbstractTransport, InProcess, Reply
+from performative.live.verification import Verification, verify_journal
 
 __all__ = [
     "AbstractTransport",

@@ -1,7 +1,6 @@
 """Operations on an app folder: write it, and start, run, inspect and stop its federation."""
 
 import collections
-import shutil
 import sys
 import time
 import warnings
@@ -10,20 +9,25 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from performative.live.archives import archive, finish_archive
 from performative.live.coordinator import rollback
 from performative.live.federation import Federation
-from performative.live.journal import Verification, succeed, verify_journal
 from performative.live.limits import largest_message
 from performative.live.loopback import processes
 from performative.live.loopback.commands import FederationError, tail
 from performative.live.loopback.interrupts import interrupts_held
 from performative.live.loopback.site import Site
 from performative.live.membership.host import member_lines, member_status
-from performative.live.membership.server import certificate_warnings, changed_for, members
+from performative.live.membership.server import (
+    certificate_warnings,
+    changed_for,
+    end_rotation,
+    finish_rotation,
+    members,
+)
 from performative.live.rehearsal import rehearse
 from performative.live.secure.roster import provision
 from performative.live.server_store import (
-    first_version,
     is_held,
     model_versions,
     read_events,
@@ -35,6 +39,7 @@ from performative.live.server_store import (
 from performative.live.sources.tables import TableSource
 from performative.live.telling import LOG
 from performative.live.transport import VACANT
+from performative.live.verification import Verification, verify_journal
 from performative.live.worker import load_federation
 
 Tell = Callable[[dict[str, Any]], None]
@@ -84,7 +89,9 @@ def up(app: Path, federation: Federation, data: Path | None = None) -> dict[str,
     site, largest = Site.inside(app), largest_message(federation)
     _stop_where_limit_changed(site, server_folder(app), largest)
     if site.address is not None and not site.joined:  # members run on their own hosts
+        finish_rotation(app)
         processes.start_server(site, largest, _START)
+        end_rotation(app)
         return {"clients": federation.clients, "address": site.address, "processes": processes.running(site)}
     if federation.secure_settings is not None:
         site.prepare(federation.clients)
@@ -142,16 +149,15 @@ def run(app: Path, *, resume: bool, rounds: int | None, tell: Tell, new: bool = 
             f"{', '.join(changed)} agreed to a different app than the one now in {app}, and would reject it; "
             "send each a new invitation, written by `performative federation invite NAME`."
         )
+    finish_archive(folder)
     if (folder / "state.json").exists() and not resume:
         if not new:
             raise ValueError(
                 f"{folder} already contains a run; --resume continues it, --new archives it and starts another."
             )
-        version = max(model_versions(folder), default=-1) + 1
-        aside = folder.with_name(f"server-{time.strftime('%Y%m%d-%H%M%S')}")
-        shutil.move(folder, aside)
-        first_version(folder, version)
-        succeed(aside, folder)
+        if is_held(folder):
+            raise FederationError("a run is in progress; start another once it has ended.")
+        archive(folder, max(model_versions(folder), default=-1) + 1)
     config = {
         "state": str(folder),
         "registry": str(site.folder / "registry.json"),
@@ -289,6 +295,7 @@ def roll_back(app: Path, version: int | None, to: int | None) -> tuple[int, int]
 def verify(app: Path, key: str | None, head: str | None) -> Verification:
     """Check that the signed log is unaltered."""
     folder = server_folder(app)
+    finish_archive(folder)
     if not folder.exists():
         raise FederationError(f"there is no run in {folder} yet.")
     return verify_journal(folder, key, head)

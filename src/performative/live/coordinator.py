@@ -215,9 +215,9 @@ def rollback(federation: Federation, folder: str | os.PathLike[str], version: in
         # It is deployed from the next round on, whatever the deployment rule says.
         live = dataclasses.replace(live, state=dataclasses.replace(live.state, theta=theta, deployed=theta))
         notes = {"done": at, "round": at, "seconds": seconds, "run": began_with["run"]}
+        store.note("rollback", at, version=version)
         store.keep_unreached(list(range(federation.clients)))
         store.checkpoint.save(live, chunks, notes, file_names(chunks))
-        store.note("rollback", at, version=version)
         return at
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from performative.live.screen import Refused, Stale
@@ -44,6 +44,8 @@ def gather(
     enough: int | None = None,
     asked_at: dict[int, float] | None = None,
     arrived: dict[int, Any] | None = None,
+    early: Sequence[Reply] = (),
+    others: list[Reply] | None = None,
 ) -> Gathered:
     """Ask every client, again after `resend` seconds of silence, until all have answered or the time is up.
 
@@ -52,6 +54,8 @@ def gather(
         enough: stop once this many were heard
         asked_at: when (monotonic seconds) clients were asked before this call; updated in place
         arrived: what was heard before this call
+        early: answers that came before this call and are still to be read
+        others: to which the answers of clients that are not asked here are added
 
     A client is asked when it comes online within the round, so one that was restarted is still heard: asking twice is
     harmless, since it answers with the same bytes.
@@ -60,6 +64,7 @@ def gather(
     asked_at = {} if asked_at is None else asked_at
     left, online, looked = set(requests) - found.heard.keys(), set[int](), -_LOOK
     trouble: Exception | None = None
+    left -= {reply.client for reply in early if reply.client in left and _settle(found, reply, read)}
 
     while left and (now := time.monotonic() - began) < timeout:
         if enough is not None and len(found.heard) >= enough:
@@ -77,6 +82,8 @@ def gather(
             time.sleep(min(_WAIT, max(0.0, timeout - now)))
             continue
         for reply in replies:
+            if reply.client not in requests and others is not None:
+                others.append(reply)
             if reply.client not in left:
                 continue  # a duplicate answer, or one from a client that was not asked
             if _settle(found, reply, read):

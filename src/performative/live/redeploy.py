@@ -2,15 +2,13 @@
 
 from typing import Any
 
-import numpy as np
-
 from performative.live.federation import Federation
 from performative.live.gathering import gather
-from performative.live.screen import Refused
+from performative.live.screen import Refused, Stale
 from performative.live.server_store import ServerStore
-from performative.live.transport import AbstractTransport
+from performative.live.transport import AbstractTransport, Reply
 from performative.live.wire import decode, digest, encode, flatten
-from performative.types import Broadcast, Cohort
+from performative.types import Broadcast
 
 # The share of a round's time for clients that only receive a model.
 _PART = 0.25
@@ -21,27 +19,30 @@ def redeploy(
     transport: AbstractTransport,
     store: ServerStore,
     run: str,
-    cohort: Cohort,
+    asked: set[int],
     broadcast: Broadcast,
     version: int,
-) -> None:
-    """Send the deployed model to clients that have received none since the last rollback and are not in this cohort."""
-    asked = np.asarray(cohort.ids)[np.asarray(cohort.present)].tolist()
-    left = sorted(set(store.unreached()) - set(asked))
+) -> list[Reply]:
+    """Send the deployed model to clients that have received none since the last rollback, and that are not asked to
+    train. Returns what other clients sent meanwhile."""
+    left = sorted(set(store.unreached()) - asked)
     if not left:
-        return
+        return []
     at, arrays = int(broadcast.round), flatten(broadcast, "broadcast")
     head = {"run": run, "identity": federation.ready.identity, "round": at, "version": version, "accepted": -1}
     requests = {client: encode(head | {"client": client, "step": "deploy"}, arrays) for client in left}
 
     def read(reply: bytes, client: int) -> tuple[bool, dict[str, Any]]:
         about, _ = decode(reply)
-        if (about.get("step"), about.get("request")) != ("deploy", digest(requests[client])):
+        if about.get("step") != "deploy":
+            raise Stale("it answers an earlier request")
+        if about.get("request") != digest(requests[client]):
             raise Refused("it answers another request")
         return True, about
 
-    timeout = _PART * float(federation.timeout)
-    found = gather(transport, requests, read, timeout=timeout, resend=timeout)
+    timeout, others = _PART * float(federation.timeout), list[Reply]()
+    found = gather(transport, requests, read, timeout=timeout, resend=timeout, others=others)
     store.keep_reached(found.heard)
     store.note("told of the rollback", at, version=version, clients=sorted(found.heard),
                unreached=sorted(set(left) - found.heard.keys()))  # fmt: skip
+    return others

@@ -24,7 +24,7 @@ from performative.live.retention import models_kept
 from performative.live.screen import Screen, length_of
 from performative.live.secure.summing import collect_sum, left_factor, sum_weights
 from performative.live.server_store import ServerStore, same_model
-from performative.live.transport import VACANT, AbstractTransport
+from performative.live.transport import VACANT, AbstractTransport, Reply
 from performative.live.wire import digest, encode, flatten
 from performative.types import Broadcast, Cohort, State, Theta, Upload, squared_norm
 
@@ -70,8 +70,11 @@ def live_round(
     if version != before or at == 0:
         store.log_deployed(version, at, models_kept(federation.keep_models, broadcast.deployed))
     weights = _told_weights(ready, state, cohort, broadcast)
-    redeploy(federation, transport, store, run, cohort, broadcast, version)
     starting = None if flight is None else _starting(federation, store, flight, at)
+    training = set(np.asarray(cohort.ids)[np.asarray(cohort.present)].tolist())
+    if flight is not None and starting is not None:
+        training = flight.requests.keys() | starting
+    others = redeploy(federation, transport, store, run, training, broadcast, version)
     requests, expected = _requests(ready, run, cohort, broadcast, accepted, version, weights, starting)
     if flight is not None:
         flight.start(requests, expected, at, float(federation.timeout))
@@ -80,7 +83,7 @@ def live_round(
     longest = norm * (1 + float(jnp.sqrt(squared_norm(state.theta))))
     first_k, total = ready.setup.algorithm.participation.first_k, None
     if weights is None:
-        gathered = _gather(federation, transport, requests, expected, longest, flight)
+        gathered = _gather(federation, transport, requests, expected, longest, flight, others)
     else:
         uploads = {client: _blank(ready, expected[client]["steps"]) for client in requests}
         gathered, total = collect_sum(federation, transport, run, at, requests, weights, uploads)
@@ -136,7 +139,7 @@ def _starting(federation: Federation, store: ServerStore, flight: Flight, at: in
 
 def _gather(
     federation: Federation, transport: AbstractTransport, requests: dict[int, bytes], expected: dict[int, Any],
-    longest: float, flight: Flight | None,
+    longest: float, flight: Flight | None, early: list[Reply],
 ) -> Gathered:  # fmt: skip
     """Gather individual updates, each screened."""
     screen, timeout = Screen(federation.ready.upload_like, longest, federation.size), float(federation.timeout)
@@ -149,6 +152,7 @@ def _gather(
         enough=federation.ready.setup.algorithm.participation.first_k,
         asked_at=None if flight is None else flight.asked,
         arrived=None if flight is None else flight.arrived,
+        early=early if flight is not None else (),
     )
     if flight is not None:
         flight.take(gathered)

@@ -12,6 +12,8 @@ and `flwr supernode register` read. Private keys are readable only by their owne
 import contextlib
 import datetime
 import ipaddress
+import os
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,10 @@ SERVER_KEY = "server.key"
 LIFETIME = datetime.timedelta(days=825)  # the longest that common TLS clients accept for a server certificate
 AUTHORITY_LIFETIME = datetime.timedelta(days=3650)
 RENEW_BEFORE = datetime.timedelta(days=30)
+
+# New certificates are complete in the first folder before they are decided on, which renames it to the second. Its
+# files then take their places, whatever interrupts that: see `finish_issue`.
+STAGED, _DECIDED = "staged", "decided"
 
 
 def private_folder(folder: Path) -> Path:
@@ -91,11 +97,60 @@ def make_certificates(folder: Path, names: Iterable[str] = (), keep: bool = Fals
 
 def make_authority(folder: Path, names: Iterable[str] = (), keep: bool = False) -> None:
     """Create a new authority and a server certificate signed by it; `keep`: save its key."""
+    stage_authority(folder, names, keep)
+    decide(folder)
+
+
+def renew_server(folder: Path, names: Iterable[str], key_file: Path | None = None) -> None:
+    """Issue a new server certificate from the existing authority. `key_file`: its key, if kept elsewhere."""
+    stage_server(folder, names, key_file)
+    decide(folder)
+
+
+def staged(folder: Path) -> str:
+    """The digest of the server certificate that waits for a decision, "" if there is none."""
+    place = folder / STAGED
+    return digest_of(place / SERVER) if (place / AUTHORITY).exists() else ""  # the authority is written last
+
+
+def digest_of(path: Path) -> str:
+    """The sha256 of a certificate, in hex."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+
+    return x509.load_pem_x509_certificate(path.read_bytes()).fingerprint(hashes.SHA256()).hex()
+
+
+def decide(folder: Path) -> None:
+    """Put the new certificates in place."""
+    finish_issue(folder)
+    os.rename(folder / STAGED, folder / _DECIDED)
+    finish_issue(folder)
+
+
+def finish_issue(folder: Path) -> None:
+    """Put certificates in place that were decided on, if that was interrupted."""
+    place = folder / _DECIDED
+    if place.exists():
+        for path in sorted(place.iterdir()):
+            os.replace(path, folder / path.name)
+        place.rmdir()
+
+
+def _stage(folder: Path) -> Path:
+    """An empty folder for new certificates."""
+    private_folder(folder)
+    shutil.rmtree(folder / STAGED, ignore_errors=True)
+    return private_folder(folder / STAGED)
+
+
+def stage_authority(folder: Path, names: Iterable[str] = (), keep: bool = False) -> None:
+    """Create a new authority and a server certificate, which do not count yet."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    private_folder(folder)
+    place = _stage(folder)
     key = ec.generate_private_key(ec.SECP384R1())
     name = _name("performative federation authority")
     authority = (
@@ -106,12 +161,12 @@ def make_authority(folder: Path, names: Iterable[str] = (), keep: bool = False) 
         .sign(key, hashes.SHA384())
     )
     if keep:
-        write_private(folder / AUTHORITY_KEY, _pem(key))
-    _issue(folder, key, authority, names)
+        write_private(place / AUTHORITY_KEY, _pem(key))
+    _issue(place, key, authority, names)
 
 
-def renew_server(folder: Path, names: Iterable[str], key_file: Path | None = None) -> None:
-    """Issue a new server certificate from the existing authority. `key_file`: its key, if kept elsewhere."""
+def stage_server(folder: Path, names: Iterable[str], key_file: Path | None = None) -> None:
+    """Issue a server certificate, which does not count yet."""
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
 
@@ -131,7 +186,7 @@ def renew_server(folder: Path, names: Iterable[str], key_file: Path | None = Non
     authority = x509.load_pem_x509_certificate((folder / AUTHORITY).read_bytes())
     if authority.public_key() != key.public_key():
         raise ValueError(f"{path} is not the key of the authority in {folder / AUTHORITY}; pass the matching key.")
-    _issue(folder, key, authority, names)
+    _issue(_stage(folder), key, authority, names)
 
 
 def _issue(folder: Path, authority_key: Any, authority: Any, names: Iterable[str]) -> None:

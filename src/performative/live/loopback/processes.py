@@ -308,7 +308,7 @@ def _wait_online(site: Site, clients: int, until: float, timeout: float) -> None
 def stop(site: Site) -> None:
     """Stop everything of the site: nodes first, so they can deregister, then the SuperLink, then the rest."""
     if site.folder.exists():
-        site.prepare()
+        site.prepare(certify=False)
         with in_turn(site.folder):
             _stop(site)
 

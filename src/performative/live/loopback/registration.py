@@ -38,11 +38,11 @@ def register_members(site: Site) -> None:
     registry = site.registry()
     for client, entry in registry.items():
         if entry["node_id"] is None:
-            registry[client] = entry | {"node_id": _register_member(site, registry, client)}
+            registry[client] = entry | {"node_id": register_member(site, registry, client)}
             site.write_registry(registry)
 
 
-def _register_member(site: Site, registry: dict[int, dict[str, Any]], client: int) -> int | None:
+def register_member(site: Site, registry: dict[int, dict[str, Any]], client: int) -> int | None:
     """A member's new node id; None if its key is registered and the id is unknown."""
     name = registry[client]["name"]
     with openssh_file(site.folder / f"{name}.pub", registry[client]["public_key"]) as public:

@@ -28,6 +28,7 @@ from typing import Any
 from performative._base.files import write_whole
 from performative.live.loopback.certificates import (
     AUTHORITY,
+    finish_issue,
     is_signed_by_authority,
     make_authority,
     make_certificates,
@@ -100,8 +101,9 @@ class Site:
         name = hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:16]
         return Path(tempfile.gettempdir()) / f"performative-{os.getuid()}-{name}"
 
-    def prepare(self, clients: int = 0) -> bool:
-        """Create what is missing: folders, certificates, a key per client; True if the certificates are new."""
+    def prepare(self, clients: int = 0, certify: bool = True) -> bool:
+        """Create what is missing: folders, certificates (unless `certify` is False), a key per client; True if the
+        certificates are new."""
         if any(character in str(self.folder) for character in "\"'\\\n"):
             raise ValueError(f"the federation's path must not contain quotes or backslashes; got {self.folder}.")
         private_folder(self.folder)
@@ -114,7 +116,7 @@ class Site:
         write_whole(self.folder / ".gitignore", b"*\n")
         if (self.folder.parent / "pyproject.toml").exists():
             self.hide(self.folder.parent)
-        renewed = self._certify()
+        renewed = certify and self._certify()
         registry = self.registry()
         for client in range(clients):
             private_folder(self.state(client))
@@ -132,6 +134,7 @@ class Site:
         """
         if self.joined:
             return False
+        finish_issue(self.certificates)
         if self.address is None:
             return make_certificates(self.certificates)
         if not is_signed_by_authority(self.certificates):

@@ -303,15 +303,24 @@ def _remember_node(site: Site, client: int) -> None:
 
 
 def leave(folder: Path, out: Path) -> str:
-    """Stop the node permanently; writes the request for its removal from the server's list to `out`."""
+    """Stop the node permanently; writes the request for its removal from the server's list to `out`.
+
+    After an interruption it may be repeated: the key goes last.
+    """
     site = member_site(folder)
     told = read_record(site)
-    if told["left"]:
-        raise ValueError(f"{told['name']} has already left.")
+    name, key = told["name"], site.key(told["client"])
+    if not key.exists():
+        if told["left"]:
+            raise ValueError(f"{name} has already left.")
+        raise ValueError(
+            f"the key of {name} is missing, so no request can be signed with it; stop the node with `federation down`, "
+            f"and ask the server's owner to run `federation expel {name}`."
+        )
     read = write_request(folder, LEAVE, out)
     processes.stop(site)
     write_whole(site.folder / _RECORD, json.dumps(told | {"left": True}, indent=1).encode(), private=True)
-    site.key(told["client"]).unlink()  # nobody can act as this member anymore
+    key.unlink()  # nobody can act as this member anymore
     return read
 
 

@@ -10,21 +10,27 @@ from pathlib import Path
 from typing import Any
 
 from performative._base.files import in_turn, write_whole
-from performative.live.journal import Journal
+from performative.live.archives import finish_archive
+from performative.live.journal import Journal, read_journal
 from performative.live.loopback import processes
 from performative.live.loopback.certificates import (
     AUTHORITY,
     AUTHORITY_KEY,
     SERVER,
+    STAGED,
+    decide,
     ends_soon,
+    finish_issue,
     is_signed_by_authority,
-    make_authority,
     names_in,
     openssh_file,
-    renew_server,
+    stage_authority,
+    stage_server,
+    staged,
     valid_until,
 )
 from performative.live.loopback.commands import FederationError, flwr
+from performative.live.loopback.registration import register_member
 from performative.live.loopback.site import CONNECTION, EVERYWHERE, Site, names_for, read_json
 from performative.live.membership.papers import (
     JOIN,
@@ -40,6 +46,8 @@ from performative.live.membership.papers import (
 from performative.live.server_store import is_held
 
 _DAY = 86_400.0
+# A rotation that has begun, until the server is up with its certificate.
+_ROTATION = "rotation.json"
 
 
 def server_site(app: Path) -> Site:
@@ -75,19 +83,23 @@ def set_address(app: Path, address: str, listen: str | None) -> bool:
     if is_held(site.folder / "server"):
         raise FederationError("a run is in progress, and the server must restart; set the address after it has ended.")
     processes.check_listen(site, listen, port)
+    renews = _lacks(site, names)
     if site.address is None and not (site.certificates / AUTHORITY_KEY).exists():  # no member trusts the authority yet
-        make_authority(site.certificates, names, keep=True)
-    elif _lacks(site, names):
+        stage_authority(site.certificates, names, keep=True)
+        renews = True
+    elif renews:
         _renew_for(site, address, names)
     moved = before != (address, listen)
     if moved:
-        site.connect(port, address, listen)
-        site.prepare()
         _journal(app).write("address", address=address, before=before[0])
     else:
-        until = valid_until(site.certificates / SERVER)
-        _journal(app).write("certificate", until=until.isoformat(), new_authority=False)
-    processes.stop(site)
+        _log_certificate(_journal(app), _staged_facts(site, False))
+    processes.stop(site)  # first: a call that finds the new address would leave the old server running
+    if renews:
+        decide(site.certificates)
+    if moved:
+        site.connect(port, address, listen)
+        site.prepare()
     return moved
 
 
@@ -97,7 +109,8 @@ def _lacks(site: Site, names: list[str]) -> bool:
 
 
 def _renew_for(site: Site, address: str, names: list[str]) -> None:
-    """Issue a server certificate for other names; the authority's key must be where it was written."""
+    """Issue a server certificate for other names, which does not count yet; the authority's key must be where it was
+    written."""
     key = site.certificates / AUTHORITY_KEY
     if not key.is_file():
         again = f"`federation up --address {address}`"
@@ -106,7 +119,7 @@ def _renew_for(site: Site, address: str, names: list[str]) -> None:
             f"missing; copy it back, and run {again} again. If it is lost: `federation rotate --new-authority`, then "
             f"{again}, then `federation invite NAME` for each member."
         )
-    renew_server(site.certificates, names)
+    stage_server(site.certificates, names)
 
 
 def read_address(address: str) -> tuple[str, int]:
@@ -161,14 +174,14 @@ def invite(app: Path, name: str, clients: int, *, client: int | None, days: floa
             build_app(app),
             versions(),
         )
-        write_paper(out, made.facts() | {"signature": journal.sign(text_of(made.facts()))})
+        journal.write("invited", member=name, client=number, app=made.app_hash, again=not token)
         if token:
             open_ones[name] = {"client": number, "token": token, "expires": made.expires, "app": made.app_hash}
             _write_open(site, open_ones)
         else:
             registry[number]["app"] = made.app_hash
             site.write_registry(registry)
-        journal.write("invited", member=name, client=number, app=made.app_hash, again=not token)
+        write_paper(out, made.facts() | {"signature": journal.sign(text_of(made.facts()))})
     return made
 
 
@@ -204,20 +217,20 @@ def approve(app: Path, file: Path, told: str | None = None) -> dict[str, Any]:
         name = facts["name"]
         invited = _check_invited(_read_open(site), facts, _journal(app).public)
         registry, number = site.registry(), int(invited["client"])
-        for entry in registry.values():
+        begun = registry.get(number, {}).get("public_key") == facts["public_key"]  # and interrupted
+        for entry in {} if begun else registry.values():
             if entry["public_key"] == facts["public_key"] or entry.get("identity") == facts["identity"]:
                 raise ValueError(f"a key in {file} belongs to another member; ask {name} to join with its own keys.")
-        node = _register(site, name, facts["public_key"])
-        registry[number] = {
-            "public_key": facts["public_key"],
-            "name": name,
-            "node_id": node,
-            "app": invited["app"],
-            "identity": facts["identity"],
-        }
-        site.write_registry(registry)
+        decision = {"member": name, "client": number, "key": read, "app": invited["app"]}
+        _log_once(_journal(app), "approved", decision)
+        if not begun:
+            registry[number] = {"public_key": facts["public_key"], "name": name, "node_id": None}
+            registry[number] |= {"app": invited["app"], "identity": facts["identity"]}
+            site.write_registry(registry)
+        if registry[number]["node_id"] is None:
+            registry[number]["node_id"] = _register(app, site, number, begun)
+            site.write_registry(registry)
         _write_open(site, {other: entry for other, entry in _read_open(site).items() if other != name})
-        _journal(app).write("approved", member=name, client=number, key=read, app=invited["app"])
     return {"what": "approved", "member": name, "client": number, "fingerprint": read}
 
 
@@ -240,18 +253,27 @@ def _check_invited(open_ones: dict[str, Any], facts: dict[str, Any], federation:
     return invited
 
 
-def _register(site: Site, name: str, public_key: str) -> int:
-    """Register a key with Flower; returns its node id."""
+def _register(app: Path, site: Site, number: int, begun: bool) -> int:
+    """Register a member's key with Flower; returns its node id. `begun`: an interrupted call may have done so."""
+    registry = site.registry()
+    entry = registry[number]
+    name, node = entry["name"], None
     try:
-        with openssh_file(site.folder / f"{name}.pub", public_key) as path:
-            return int(flwr(site, "supernode", "register", str(path), CONNECTION, "--name", name)["node-id"])
+        if begun:
+            node = register_member(site, registry, number)
+        else:
+            with openssh_file(site.folder / f"{name}.pub", entry["public_key"]) as path:
+                node = int(flwr(site, "supernode", "register", str(path), CONNECTION, "--name", name)["node-id"])
     except FederationError as refused:
         if "already in use" not in str(refused):
-            raise
-        raise ValueError(
-            f"the key of {name} was registered before, and Flower does not accept a key twice; run `federation invite "
-            f"{name}`, and the member will create a new one."
-        ) from refused
+            raise FederationError(f"{name} is approved but not registered yet; approve again: {refused}") from refused
+    if node is None:
+        reason = f"the key of {name} was registered before, and Flower does not accept a key twice"
+        facts = {"member": name, "client": number, "key": fingerprint(entry["public_key"])}
+        _not_carried_out(_journal(app), "approved", reason, facts)
+        site.write_registry({other: one for other, one in registry.items() if other != number})
+        raise ValueError(f"{reason}; run `federation invite {name}`, and the member will create a new one.")
+    return node
 
 
 def expel(app: Path, name: str) -> dict[str, Any]:
@@ -260,9 +282,11 @@ def expel(app: Path, name: str) -> dict[str, Any]:
     with in_turn(site.folder):
         open_ones = _read_open(site)
         if name in open_ones:  # its invitation becomes invalid
-            _write_open(site, {other: entry for other, entry in open_ones.items() if other != name})
-            if name not in {entry["name"] for entry in site.registry().values()}:
+            is_member = name in {entry["name"] for entry in site.registry().values()}
+            if not is_member:
                 _journal(app).write("invitation withdrawn", member=name)
+            _write_open(site, {other: entry for other, entry in open_ones.items() if other != name})
+            if not is_member:
                 return {"what": "invitation withdrawn", "member": name, "client": open_ones[name]["client"]}
         _needs_superlink(site)
         return _take_out(app, site, _number_of(site, name), "expelled")
@@ -280,12 +304,29 @@ def _take_out(app: Path, site: Site, number: int, what: str) -> dict[str, Any]:
     """Remove a member; after an interruption it may be repeated."""
     registry = site.registry()
     entry = registry.pop(number)
+    facts = {"member": entry["name"], "client": number, "key": fingerprint(entry["public_key"])}
+    _log_once(_journal(app), what, facts)
     if entry["node_id"] is not None:  # None: the SuperLink's database was lost
-        _unregister(site, entry["node_id"])
+        try:
+            _unregister(site, entry["node_id"])
+        except FederationError as refused:
+            _not_carried_out(_journal(app), what, str(refused), facts)
+            raise
     # The registry comes last: while the member is in it, the command can be repeated.
-    _journal(app).write(what, member=entry["name"], client=number, key=fingerprint(entry["public_key"]))
     site.write_registry(registry)
     return {"what": what, "member": entry["name"], "client": number}
+
+
+def _log_once(journal: Journal, what: str, facts: dict[str, Any]) -> None:
+    """Log what is decided about a member's key, before it is done; once, if that was interrupted and is repeated."""
+    earlier = [line for line in read_journal(journal.folder) if line["facts"].get("key") == facts["key"]]
+    if not earlier or (earlier[-1]["what"], earlier[-1]["facts"]) != (what, facts):
+        journal.write(what, **facts)
+
+
+def _not_carried_out(journal: Journal, what: str, reason: str, facts: dict[str, Any]) -> None:
+    """Log that Flower refused what the line before says; nothing has changed."""
+    journal.write("not carried out", decision=what, reason=reason, **facts)
 
 
 def _unregister(site: Site, node: int) -> None:
@@ -298,22 +339,66 @@ def _unregister(site: Site, node: int) -> None:
 
 
 def rotate(app: Path, key_file: Path | None, new_authority: bool) -> dict[str, Any]:
-    """Issue a new server certificate, from the same authority or a new one."""
+    """Issue a new server certificate, from the same authority or a new one; if `restart`, the server must be started.
+
+    After an interruption, a second call finishes what the first began, and issues nothing else.
+    """
     site = server_site(app)
     if is_held(site.folder / "server"):
         raise FederationError("a run is in progress, and the server must restart; rotate after it has ended.")
-    if new_authority:
-        make_authority(site.certificates, site.names, keep=True)
-    else:
-        if ends_soon(site.certificates / AUTHORITY):
-            raise ValueError("the authority itself expires within 30 days; create a new one: `rotate --new-authority`.")
-        renew_server(site.certificates, site.names, key_file)
-    until = valid_until(site.certificates / SERVER)
-    _journal(app).write("certificate", until=until.isoformat(), new_authority=new_authority)
-    was_up = "superlink" in processes.running(site)
-    if was_up:
-        processes.stop(site)
-    return {"until": until.date().isoformat(), "restart": was_up, "new_authority": new_authority}
+    begun = _begun(site)
+    if not begun or (new_authority and not begun["new_authority"]):
+        if new_authority:
+            stage_authority(site.certificates, site.names, keep=True)
+        else:
+            if ends_soon(site.authority):
+                raise ValueError(
+                    "the authority itself expires within 30 days; create a new one: `rotate --new-authority`."
+                )
+            stage_server(site.certificates, site.names, key_file)
+        restart = "superlink" in processes.running(site) or begun.get("restart", False)
+        begun = _staged_facts(site, new_authority) | {"restart": restart}
+        write_whole(site.folder / _ROTATION, json.dumps(begun).encode())
+    finish_rotation(app)
+    if not begun["restart"]:
+        end_rotation(app)
+    until = valid_until(site.certificates / SERVER).date().isoformat()
+    return {"until": until, "restart": begun["restart"], "new_authority": begun["new_authority"]}
+
+
+def finish_rotation(app: Path) -> None:
+    """Log the certificate of a rotation that has begun, stop the server, and put it in place; unless that was done."""
+    site = Site.inside(app)
+    begun = _begun(site)
+    finish_issue(site.certificates)
+    if begun and staged(site.certificates) == begun["certificate"]:
+        _log_certificate(_journal(app), begun)
+        if "superlink" in processes.running(site):
+            processes.stop(site)
+        decide(site.certificates)
+
+
+def end_rotation(app: Path) -> None:
+    """Record that nothing of a rotation is left to do."""
+    (Site.inside(app).folder / _ROTATION).unlink(missing_ok=True)
+
+
+def _begun(site: Site) -> dict[str, Any]:
+    """The rotation that has begun, {} if none has."""
+    return read_json(site.folder / _ROTATION, "delete it, then run `federation rotate`")
+
+
+def _staged_facts(site: Site, new_authority: bool) -> dict[str, Any]:
+    """The server certificate that waits for a decision, for the log."""
+    until = valid_until(site.certificates / STAGED / SERVER)
+    return {"certificate": staged(site.certificates), "until": until.isoformat(), "new_authority": new_authority}
+
+
+def _log_certificate(journal: Journal, told: dict[str, Any]) -> None:
+    """Log a server certificate before it is put in place, once."""
+    facts = {name: told[name] for name in ("until", "new_authority", "certificate")}
+    if not any((line["what"], line["facts"]) == ("certificate", facts) for line in read_journal(journal.folder)):
+        journal.write("certificate", **facts)
 
 
 def members(app: Path) -> list[dict[str, Any]]:
@@ -357,7 +442,9 @@ def _needs_superlink(site: Site) -> None:
 
 
 def _journal(app: Path) -> Journal:
-    return Journal(Site.inside(app).folder / "server")
+    folder = Site.inside(app).folder / "server"
+    finish_archive(folder)
+    return Journal(folder)
 
 
 def _read_open(site: Site) -> dict[str, Any]:
