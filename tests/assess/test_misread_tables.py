@@ -247,3 +247,8 @@ def test_columns_with_a_role_are_not_ignored():
             prepared(frame, **{role: name}, ignore=[name])
     with pytest.raises(ValueError, match="label must name the column of labels; the table has"):
         prepared(frame, label=None)
+
+
+def test_a_client_for_every_person_is_refused():
+    with pytest.raises(ValueError, match="client='debt' has 60 values in 60 rows; choose a column with fewer clients"):
+        prepared(people().assign(age=RNG.normal(size=N)), client="debt")

@@ -137,3 +137,11 @@ def test_members_tables_are_part_of_what_is_certified(tmp_path):
     assert np.asarray(rows.count).tolist() == [60, 60] and np.std(rows.x) > 0.5
     done = CliRunner().invoke(app, ["certify", str(file), "--json"])
     assert done.exit_code == 0 and json.loads(done.stdout)["stable"], done.output
+
+
+def test_a_table_or_a_plan_without_its_target_says_what_to_do(tmp_path, file):
+    table = tmp_path / "people.csv"
+    table.write_text("debt,late\n1,0\n")
+    assert f"a table, not a TOML file; `performative init {table}` writes one" in refused("run", table)
+    told = refused("plan", file, "--set", "plan={}")
+    assert "plan: needs accuracy = ..., the target error in units of theta; or pass --accuracy." in told

@@ -103,6 +103,10 @@ def prepare(
     frame = frame.reset_index(drop=True)
     if group is not None and (found := frame[group].nunique()) > max(CATEGORIES, len(frame) // 10):
         raise ValueError(f"group={group!r} has {found} values in {len(frame)} rows; choose a column with few groups.")
+    if client is not None and (found := frame[client].nunique()) > max(CATEGORIES, 9 * len(frame) // 10):
+        raise ValueError(
+            f"client={client!r} has {found} values in {len(frame)} rows; choose a column with fewer clients."
+        )
     answers, one = read_label(frame[label], label, positive, unlabeled)
     roles = {label, client, group} - {None}
     taken = [name for name in frame.columns if name not in roles and name not in ignored]

@@ -28,6 +28,7 @@ from performative.tables.members import MemberTables
 # Arguments of `run` that have their own tables, or none; resuming is requested on the command line.
 _NOT_IN_RUN = ("problem", "algorithm", "privacy", "record", "checkpoint")
 
+_TABLES_OF_PEOPLE = (".csv", ".tsv", ".parquet", ".gz")
 # Tables that a run does not use: --set refuses them.
 NOT_RUN = ("plan", "design", "audit", "federation")
 
@@ -91,6 +92,8 @@ def parse(file: Path, unread: tuple[str, ...] = ()) -> dict[str, Any]:
     """Parse a TOML file. `unread`: tables that --set must not set, as they would have no effect."""
     if not file.is_file():
         raise ConfigError("there is no such file." if not file.exists() else "this is a folder, not a TOML file.")
+    if file.suffix.lower() in _TABLES_OF_PEOPLE:
+        raise ConfigError(f"a table, not a TOML file; `performative init {file}` writes one for it.")
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:

@@ -18,6 +18,8 @@ def load_plan(path: str | Path, overrides: dict[str, Any]) -> tuple[Problem, dic
     try:
         document, table = parse_with(file, "plan", "privacy")
         table = table | {name: value for name, value in overrides.items() if value is not None}
+        if "accuracy" not in table:
+            raise ConfigError("needs accuracy = ..., the target error in units of theta; or pass --accuracy.", "plan")
         builder = Builder(file.parent)
         problem, _ = read_all(builder, document)
         cost = table.pop("cost", {})
