@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import performative as pf
+from performative._engine.prepare import check_owners
 
 few = settings(max_examples=25, deadline=None, derandomize=True)
 Gaussian, Strategic, Reweighted = pf.populations.Gaussian, pf.populations.Strategic, pf.populations.Reweighted
@@ -437,3 +438,26 @@ def test_wrong_types(said, call):
 def speak(text):
     kind, _, message = text.partition(": ")
     raise {"ValueError": ValueError}.get(kind, RuntimeError)(message)
+
+
+# First tries of people who know other libraries.
+
+
+@pytest.mark.parametrize("name", ["lr", "learning_rate", "step_size"])
+def test_what_other_libraries_call_a_step(name):
+    refused(f"p_fedavg has no argument '{name}'. Did you mean 'rate'", pf.p_fedavg, **{name: 0.1})
+
+
+def test_other_names_are_suggested_only_where_there_is_such_a_parameter():
+    with pytest.raises(TypeError, match=r"run\(\) has no argument 'num_rounds'. Did you mean 'rounds'"):
+        pf.run(PROBLEM, pf.p_fedavg(0.1), num_rounds=3)
+    with pytest.raises(TypeError, match=r"no argument 'lr'. Choose one of"):
+        pf.certify(PROBLEM, lr=0.1)
+
+
+def test_tables_and_classes_where_a_problem_is_expected():
+    with_table = "problem must be a pf.Problem; got DataFrame. Make one .* pf.Problem.from_frame"
+    refused(with_table, check_owners, FRAME, pf.p_fedavg(0.1))
+    people = pf.populations.Gaussian([0.0], 0.1, 1.0)
+    refused(r"got the class Logistic: use Logistic\(\)", pf.Problem, pf.losses.Logistic, people)
+    refused(r"or name the one that says whose row it is with client=", pf.Problem.from_frame, FRAME, label="default")

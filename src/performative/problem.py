@@ -60,6 +60,9 @@ class Problem(eqx.Module):
     def __check_init__(self) -> None:
         if not callable(self.loss):
             raise ValueError(f"loss must be a function l(theta, z) of one sample; got {self.loss!r}.")
+        if isinstance(self.loss, type):
+            name = self.loss.__name__
+            raise ValueError(f"loss must be a function l(theta, z) of one sample; got the class {name}: use {name}().")
         if not isinstance(self.population, AbstractPopulation):
             raise ValueError(
                 "population must be a pf.populations.AbstractPopulation with a `sample(noise, world, theta)` method; "

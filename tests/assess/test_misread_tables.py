@@ -2,10 +2,13 @@
 
 import decimal
 
+import duckdb
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 
+from performative.assess.columns import is_dates
 from performative.assess.preparing import prepare
 from performative.assess.problems import problem_of_people
 from performative.assess.reading import read_people
@@ -188,3 +191,64 @@ def test_what_is_no_table_is_named(tmp_path, monkeypatch, path, told):
     (tmp_path / "people.xlsx").touch()
     with pytest.raises(ValueError, match=told):
         read_people(path)
+
+
+def days(step=1):
+    return pd.Series(pd.Timestamp("2024-01-31") + pd.to_timedelta(np.arange(N) // step, "D"))
+
+
+@pytest.mark.parametrize("step", [1, 2, 10])
+@pytest.mark.parametrize("write", [lambda d: d, lambda d: d.dt.date, lambda d: d.dt.strftime("%Y-%m-%d"),
+                                   lambda d: d.dt.strftime("%d.%m.%Y"), lambda d: d.dt.strftime("%m/%d/%y %H:%M"),
+                                   lambda d: d.dt.to_period("D").astype(object)])  # fmt: skip
+def test_dates_are_dates_however_they_are_written(step, write):
+    """As text they used to be identifiers, 0/1 columns, or a column of too many values, by how many there were."""
+    frame = people().assign(day=write(days(step)))
+    with pytest.raises(ValueError, match=r"column 'day' contains dates; .* or ignore it \(--ignore\)"):
+        prepared(frame)
+    assert prepared(frame, ignore=["day"]).features == ["debt"]
+    column = next(column for column in describe_columns(frame) if column.name == "day")
+    assert column.kind == "dates" and "day" in guess_roles(describe_columns(frame)).ignore
+
+
+@pytest.mark.parametrize("entry", ["1.2.3", "2020-2021", "12-10", "18-25", "a", "5", "1.065.000"])
+def test_what_is_no_date(entry):
+    assert not is_dates(pd.Series([entry]))
+
+
+def test_tables_of_every_kind_are_read():
+    """DuckDB relations, lazy frames and {client: table} are tables elsewhere; here they used to be refused."""
+    frame = people()
+    polars = pytest.importorskip("polars").from_pandas(frame)
+    for table in (frame, polars, polars.lazy(), pyarrow.Table.from_pandas(frame), duckdb.from_df(frame)):
+        pd.testing.assert_frame_equal(read_people(table)[0], frame)
+    parts = {"north": frame[:40], "south": frame[40:]}
+    problem, _, _ = problem_of_people(parts, label="late", client="bank")
+    assert problem.population.count.tolist() == [40, 20] and problem.columns.clients == ("north", "south")
+    with pytest.raises(ValueError, match="tables by client need client="):
+        problem_of_people(parts, label="late")
+    for wrong in (None, [1], frame.debt, {"debt": [1]}):
+        with pytest.raises(ValueError, match="people must be a table with one row per person"):
+            read_people(wrong)
+
+
+def test_few_people_are_noted():
+    """5 rows and 3 columns used to give an assessment without a word."""
+    assert not any("fits much that is chance" in note for note in prepared(people()).notes)
+    few = prepared(people()[:5].assign(usage=RNG.normal(size=5)))
+    assert any("Only 2 people have the rarer label, for 2 columns of the model" in note for note in few.notes)
+
+
+def test_columns_with_a_role_are_not_ignored():
+    frame = people().assign(bank=["north", "south"] * (N // 2))
+    for role in ("label", "client", "group"):
+        name = "late" if role == "label" else "bank"
+        with pytest.raises(ValueError, match=f"ignore: column '{name}' is the {role}, which is used; remove it"):
+            prepared(frame, **{role: name}, ignore=[name])
+    with pytest.raises(ValueError, match="label must name the column of labels; the table has"):
+        prepared(frame, label=None)
+
+
+def test_a_client_for_every_person_is_refused():
+    with pytest.raises(ValueError, match="client='debt' has 60 values in 60 rows; choose a column with fewer clients"):
+        prepared(people().assign(age=RNG.normal(size=N)), client="debt")

@@ -149,9 +149,20 @@ def check_like(owner: str, got: PyTree, theta: Theta) -> None:
             raise ValueError(f"{owner} must have the shape of theta{where}, {jnp.shape(like)}; got {jnp.shape(leaf)}.")
 
 
+# What other libraries call our parameters.
+_ELSEWHERE = {
+    "lr": "rate", "learning_rate": "rate", "step_size": "rate", "eta": "rate", "batch_size": "batch",
+    "num_rounds": "rounds", "n_rounds": "rounds", "iterations": "rounds", "random_state": "seed",
+    "client_fraction": "participation", "fraction_fit": "participation", "local_epochs": "local_steps",
+    "target": "label", "sensitive_features": "group",
+}  # fmt: skip
+
+
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """' Did you mean X?' if a choice is close, otherwise the list of choices."""
+    """' Did you mean X?' if a choice is close, or has this name elsewhere; otherwise the list of choices."""
     choices = sorted(choices)
+    if _ELSEWHERE.get(name) in choices:
+        return f" Did you mean {_ELSEWHERE[name]!r}?"
     lowered = {c.lower().replace("_", ""): c for c in choices}
     close = difflib.get_close_matches(name.lower().replace("_", ""), lowered, n=1, cutoff=0.6)
     return f" Did you mean {lowered[close[0]]!r}?" if close else f" Choose one of: {', '.join(choices)}."

@@ -193,7 +193,8 @@ def check_rows(problem: Problem, algorithm: Algorithm) -> None:
 def check_owners(problem: Unchecked[Problem], algorithm: Unchecked[Algorithm]) -> None:
     """Raise unless these are a problem and an algorithm."""
     if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be a pf.Problem; got {type(problem).__name__}.")
+        table = " Make one of a table with pf.Problem.from_frame." if hasattr(problem, "columns") else ""
+        raise ValueError(f"problem must be a pf.Problem; got {type(problem).__name__}.{table}")
     if not isinstance(algorithm, Algorithm):
         raise ValueError(
             "algorithm must be a pf.Algorithm, as a recipe such as pf.p_fedavg(...) returns; "

@@ -44,7 +44,8 @@ def assess(
         people show x - strength theta on the `strategic` columns, in units of their spread
 
     Args:
-        people: a frame, a .csv or .parquet file, or a database as in `performative audit`: one row per person
+        people: a table as for `Problem.from_frame`, a .csv or .parquet file, or a database as in `performative audit`:
+            one row per person
         label: column with two classes. yes, true and 1 mean 1; otherwise `positive` names the class that is 1, the one
             that people try to avoid
         client: column with the client each row belongs to (a bank), None for one client

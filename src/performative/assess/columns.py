@@ -14,6 +14,11 @@ _DRAWN = 10
 _MONEY = r"(?:€|\$|£|¥|EUR|USD|GBP|CHF)"
 _DIGITS = r"(?:\d{1,3}(?:[.,' \u00a0\u202f]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?)"
 _WRITTEN = re.compile(rf"(?:{_MONEY}\s*)?[+-]?\s*{_DIGITS}\s*(?:%|{_MONEY})?", re.IGNORECASE)
+# 2024-05-31, 2024-05, 31.05.2024, 5/31/24, with or without a time.
+_DATES = re.compile(
+    r"(?:\d{4}([-/.])[01]?\d(?:\1[0-3]?\d)?|[0-3]?\d([-/])[0-3]?\d\2(?:\d\d){1,2}|[0-3]\d\.[01]\d\.\d\d|"
+    r"[0-3]?\d\.[01]?\d\.\d{4})(?:[T ].*)?"
+)
 # Codes for a missing number. "none" and "unknown" may also be categories.
 _GAPS = {"", "n.a.", "na", "n/a", "#n/a", "#na", "nan", "<na>", "null", "missing", "k.a.", "-", "--", "?", ".", "*"}
 # Last words of names of identifiers.
@@ -59,6 +64,16 @@ def is_identifier(column: Any) -> bool:
     values = np.sort(column.to_numpy())
     step = int(np.gcd.reduce(np.diff(values).astype(np.uint64)))
     return int(values[-1]) - int(values[0]) <= step * len(column) ** 2 / _DRAWN
+
+
+def is_dates(column: Any) -> bool:
+    """Whether a column contains dates, times or durations, also if they are written as text."""
+    if column.dtype.kind in "mM":
+        return True
+    if column.dtype.kind in "buifc":
+        return False
+    kinds = column.dropna().astype(str).str.strip().unique().tolist()
+    return bool(kinds) and all(_DATES.fullmatch(entry) for entry in kinds)
 
 
 def is_flag(column: Any) -> bool:

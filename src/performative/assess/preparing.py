@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from performative._base.checks import nearest
-from performative.assess.columns import CATEGORIES, is_flag, is_identifier, stray_entry
+from performative.assess.columns import CATEGORIES, is_dates, is_flag, is_identifier, stray_entry
 from performative.assess.separated import NOTES
 from performative.tables.any_table import check_flat
 from performative.tables.frames import YES
@@ -19,6 +19,8 @@ _TAILS = (0.01, 0.99)
 # Tukey's outer fences (Exploratory Data Analysis, 1977): quartiles and this many interquartile ranges.
 _FENCE = 3.0
 ALONE = "everybody"
+# People with the rarer label that a logistic model needs for each column (Peduzzi et al. 1996, J. Clin. Epidemiol. 49).
+_EVENTS = 10
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,6 +64,8 @@ def prepare(
 ) -> Prepared:
     """Check each column, and convert it to numbers."""
     frame = frame.rename(columns=str)
+    if label is None:
+        raise ValueError(f"label must name the column of labels; the table has {frame.columns.tolist()}.")
     # Columns may be named by numbers; here all names are text.
     label = str(label)
     client, group = (None if name is None else str(name) for name in (client, group))
@@ -81,6 +85,9 @@ def prepare(
     for role, name in (("client", client), ("group", group)):
         if name is not None and name == label:
             raise ValueError(f"{role}={name!r} is the label; choose another column.")
+    for role, name in (("label", label), ("client", client), ("group", group)):
+        if name in ignored:
+            raise ValueError(f"ignore: column {name!r} is the {role}, which is used; remove it from ignore.")
     notes: list[str] = list(frame.attrs.get(NOTES, ()))
     # Rows without a label may be the ones that explain why a column is text, such as the line of totals.
     left_out = {label, client, group, *ignored}
@@ -96,6 +103,10 @@ def prepare(
     frame = frame.reset_index(drop=True)
     if group is not None and (found := frame[group].nunique()) > max(CATEGORIES, len(frame) // 10):
         raise ValueError(f"group={group!r} has {found} values in {len(frame)} rows; choose a column with few groups.")
+    if client is not None and (found := frame[client].nunique()) > max(CATEGORIES, 9 * len(frame) // 10):
+        raise ValueError(
+            f"client={client!r} has {found} values in {len(frame)} rows; choose a column with fewer clients."
+        )
     answers, one = read_label(frame[label], label, positive, unlabeled)
     roles = {label, client, group} - {None}
     taken = [name for name in frame.columns if name not in roles and name not in ignored]
@@ -120,6 +131,12 @@ def prepare(
         raise ValueError(f"strategic: there is no numeric column that people could change{told}.")
     if scale == "auto":
         _cut(made, numeric, notes)
+    rarer = int(min(answers.sum(), len(answers) - answers.sum()))
+    if rarer < _EVENTS * len(made):
+        notes.append(
+            f"Only {rarer} people have the rarer label, for {len(made)} column{'s' * (len(made) > 1)} of the model: it "
+            f"fits much that is chance. About {_EVENTS * len(made)} are needed; or ignore columns."
+        )
     import pandas as pd
 
     table = pd.DataFrame(made)
@@ -184,7 +201,7 @@ def _without_names(frame: Any, asked: set[Any], notes: list[str]) -> Any:
         if _counts_rows(frame[name]):
             out.append(name)
             notes.append(f"Column {name!r} numbers the rows and was left out.")
-        elif is_identifier(frame[name]):
+        elif is_identifier(frame[name]) and not is_dates(frame[name]):  # dates are refused by name
             out.append(name)
             notes.append(f"Column {name!r} has a different value in every row, like an identifier, and was left out.")
     return frame.drop(columns=out)
@@ -247,8 +264,10 @@ def _filled(name: str, values: np.ndarray, notes: list[str]) -> np.ndarray:
 
 def _coded(name: str, column: Any, stray: tuple[str, bool] | None, notes: list[str]) -> dict[str, np.ndarray]:
     """Categories as 0/1 columns, without the most common one, which is the reference."""
-    if getattr(column.dtype, "kind", "O") in "mM":
-        raise ValueError(f"column {name!r} contains dates; convert it to numbers (an age in days), or ignore it.")
+    if is_dates(column):
+        raise ValueError(
+            f"column {name!r} contains dates; convert it to numbers (an age in days), or ignore it (--ignore)."
+        )
     if stray is not None and stray[1]:
         raise ValueError(
             f"column {name!r} holds numbers, but {stray[0]!r} is not written as one. Write 12 for 12% and 1.5 for "

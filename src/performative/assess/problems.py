@@ -39,7 +39,7 @@ def problem_of_people(
     if not is_one_of(scale, "auto", "standard", "robust"):
         raise ValueError(f'assess: scale must be "auto", "standard" or "robust"; got {scale!r}.')
     check_counts(**{"assess: rows": rows})
-    frame, name = read_people(people)
+    frame, name = read_people(people, None if client is None else str(client))
     if not len(frame):
         raise ValueError(f"{name}: there are no rows.")
     made = prepare(

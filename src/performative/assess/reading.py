@@ -3,35 +3,28 @@
 import csv
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from performative.assess.separated import read_separated
-from performative.tables.any_table import ordinary
+from performative.tables.any_table import as_pandas, ordinary
 
 _SHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 _FILES = (".csv", ".csv.gz", ".tsv", ".parquet")
 
 
-def read_people(source: Any) -> tuple[Any, str]:
-    """Return a pandas frame and a name for it. Databases are specified as in the audit: FILE#TABLE, or a URL."""
-    frame, name = _read(source)
+def read_people(source: Any, client: str | None = None) -> tuple[Any, str]:
+    """Return a pandas frame and a name for it. Databases are specified as in the audit: FILE#TABLE, or a URL.
+
+    `client`: if the source is {client: table}, the name of the column that will contain the client.
+    """
+    frame, name = _read(source, client)
     return ordinary(frame, name), name
 
 
-def _read(source: Any) -> tuple[Any, str]:
-    if hasattr(source, "columns") and hasattr(source, "groupby"):
-        return source.reset_index(drop=True), "the table"
-    if hasattr(source, "to_pandas"):
-        return source.to_pandas().reset_index(drop=True), "the table"
-    if isinstance(source, Mapping) and source and all(hasattr(table, "columns") for table in source.values()):
-        raise ValueError(
-            f"people must be one table; got {len(source)} tables in a {type(source).__name__}. Combine them, for "
-            "example with pandas.concat(tables, names=['client']).reset_index('client'), and pass client='client'."
-        )
+def _read(source: Any, client: str | None) -> tuple[Any, str]:
     if not isinstance(source, (str, os.PathLike)):
-        raise ValueError(f"people must be a table or the path of one; got {type(source).__name__}.")
+        return as_pandas(source, "people", client).reset_index(drop=True), "the table"
     text = str(source)
     path = Path(text)
     if text.lower().endswith(_FILES):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from performative.cli.output import Exit, Failure, Json, Reporter, at_terminal, check_folder, reporting
+from performative.cli.output import Exit, Failure, Json, Reporter, at_terminal, check_folder, reject_unused, reporting
 
 if TYPE_CHECKING:
     from performative.audit.audit_report import AuditReport
@@ -59,15 +59,13 @@ def audit(
         try:
             if len(source) > 1 and not merge:
                 raise Failure(f"one source at a time; got {len(source)}. --merge takes several.", Exit.BAD_INPUT)
+            _check_used(explain, moments is not None, merge)
             if explain:
                 _explain(reporter, source[0], mapping, yes or as_json or not at_terminal())
                 return
             if moments is not None:
                 _moments(reporter, source[0], moments, mapping, groups, trust, least, epsilon, delta, client)
                 return
-            for name, value in (("--epsilon", epsilon), ("--delta", delta), ("--client", client)):
-                if value is not None:
-                    raise Failure(f"{name} requires --moments FILE.", Exit.BAD_INPUT)
             check_folder(out)
             with reporter.errors.status("reading and testing"):
                 from performative.audit.report import audit_logs, audit_summaries
@@ -81,6 +79,29 @@ def audit(
         except LogError as error:
             raise Failure(str(error), Exit.BAD_INPUT, file=error.file, row=error.row, column=error.column) from error
         show_audit(reporter, report, out)
+
+
+def _check_used(explain: bool, moments: bool, merge: bool) -> None:
+    """Reject options that the requested mode ignores."""
+    if not explain:
+        reject_unused("requires --explain.", "yes")
+    if not moments:
+        reject_unused("requires --moments FILE.", "least", "epsilon", "delta", "client")
+    modes = [name for name, asked in (("--explain", explain), ("--moments", moments), ("--merge", merge)) if asked]
+    if len(modes) > 1:
+        raise Failure(f"{' and '.join(modes)} do different things; keep one of them.", Exit.BAD_INPUT)
+    tests = ("drift", "out", "cost", "seed", "cause")
+    if explain:
+        told = "has no effect with --explain, which only drafts an audit.toml; drop one of the two."
+        reject_unused(told, *tests, "groups", "trust")
+    if moments:
+        told = "has no effect with --moments, which writes sums and tests nothing; pass it when you --merge them."
+        reject_unused(told, *(name for name in tests if name != "cause"))
+        reject_unused("reads rows, which --moments does not keep; drop one of the two.", "cause")
+    if merge:
+        told = "reads rows, but --merge has only sums; set it when the sums are written (--moments)."
+        reject_unused(told, "mapping", "groups", "trust")
+        reject_unused("reads rows, but --merge has only sums; drop one of the two.", "cause")
 
 
 def show_audit(reporter: Reporter, report: "AuditReport", out: Path, more: dict[str, Any] | None = None) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from performative.cli.assess import LABEL, POSITIVE, STRATEGIC, Scale, Who, listed
-from performative.cli.output import Exit, Failure, Json, Set, check_file_for_set, failing, reporting
+from performative.cli.output import Exit, Failure, Json, Set, check_file_for_set, failing, reject_unused, reporting
 
 
 def certify(
@@ -32,11 +32,9 @@ def certify(
         if Path(source).suffix == ".toml":
             from performative.config.problems import load_problem
 
-            for option, value in (("label", label), ("positive", positive), ("client", client),
-                                  ("strategic", strategic), ("ignore", ignore)):  # fmt: skip
-                if value:
-                    told = f"--{option} is for a table of people; the file sets it in [problem]."
-                    raise Failure(told, Exit.BAD_INPUT)
+            told = "is for a table of people; the file sets it in [problem]: change it there, or with --set."
+            roles = ("label", "positive", "client", "strategic", "strength", "who", "ignore", "scale", "rows")
+            reject_unused(told, *roles)
             problem = load_problem(source)
         elif label is None:
             raise Failure(f"{source}: specify the label column with --label NAME.", Exit.BAD_INPUT)

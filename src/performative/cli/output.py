@@ -11,6 +11,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import typer
 
 from performative.findings import plain
@@ -216,6 +217,15 @@ def check_file_for_set(entries: Sequence[str] | None, source: object, what: str)
         raise Failure(
             f"--set {entries[0]}: it overrides an entry of a TOML file, but {source} is {what}.", Exit.BAD_INPUT
         )
+
+
+def reject_unused(reason: str, *names: str) -> None:
+    """Reject options that were given, also with their default, but would have no effect. `names`: of parameters."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name in names and source is not None and source.name == "COMMANDLINE":
+            raise Failure(f"{parameter.opts[0]} {reason}", Exit.BAD_INPUT)
 
 
 @contextmanager

@@ -29,11 +29,6 @@ def plan(
 
         overrides: dict[str, Any] = {"accuracy": accuracy, "seed": seed, "pilots": False if no_pilots else None}
         problem, options = load_plan(file, overrides)
-        if "accuracy" not in options:
-            raise Failure(
-                f"{file}: [plan] needs accuracy = ..., the target error in units of theta; or pass --accuracy.",
-                Exit.BAD_INPUT,
-            )
         try:
             with reporter.errors.status("planning"):
                 found = choose(problem, **options)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from performative.cli.output import EXIT_CODES, Exit, Failure, Json, Reporter, Set, failing, reporting
+from performative.cli.output import EXIT_CODES, Exit, Failure, Json, Reporter, Set, failing, reject_unused, reporting
 
 privacy = typer.Typer(
     name="privacy",
@@ -51,9 +51,8 @@ def spent(
     """Compute the epsilon of a run, from its file or from numbers."""
     with reporting(as_json, entries) as reporter:
         if file is not None:
-            given = [name for name, value in (("--noise", noise), ("--steps", steps)) if value is not None]
-            if given:
-                raise Failure(f"{given[0]}: the file sets it; drop one of the two.", Exit.BAD_INPUT)
+            told = "is set by the file: drop one of the two, or change the entry of the file with --set."
+            reject_unused(told, "noise", "steps", "sampling", "batch", "rows")
             _tell_file(reporter, file, delta)
             return
         if noise is None or steps is None or delta is None:
@@ -115,7 +114,7 @@ def attack(
     with reporting(as_json, entries) as reporter:
         from performative.privacy.attack import estimate_epsilon
 
-        experiment, promise = _load(file, delta)
+        experiment, promise = _load(file, delta, "run")  # how long it runs is --rounds
         with failing(), reporter.errors.status("attacking"):
             if claimed is None and promise is not None and promise.conservative:
                 from performative.privacy.ledger import Ledger
@@ -145,11 +144,13 @@ def _tell_spent(reporter: Reporter, sampling: Sampler, noise: float, steps: int,
     reporter.result({"status": "completed", **given, **vars(found)})
 
 
-def _load(file: Path, delta: float | None) -> tuple[Any, Any]:
-    """The experiment of a file and its privacy guarantee, None if `delta` is given instead."""
+def _load(file: Path, delta: float | None, *unused: str) -> tuple[Any, Any]:
+    """The experiment of a file and its privacy guarantee, None if `delta` is given instead. `unused`: further tables of
+    no effect."""
     from performative.config import load_experiment
+    from performative.config.document import NOT_RUN
 
-    experiment = load_experiment(file)
+    experiment = load_experiment(file, unread=(*NOT_RUN, *unused))
     promise = experiment.options.get("privacy")
     if delta is None and promise is None:
         raise Failure(f"{file} has no [privacy] table; pass --delta, or add the table with its delta.", Exit.BAD_INPUT)

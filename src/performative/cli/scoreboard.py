@@ -11,30 +11,30 @@ from performative.cli.output import Json, Set, failing, grid, reporting
 def scoreboard(
     file: Annotated[Path, typer.Argument(help="TOML file with the tables problem, algorithm and run.")],
     rounds: Annotated[int | None, typer.Option(help="Overrides run.rounds.")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Number of runs of the algorithm.")] = 10,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Overrides run.repeats (10 if the file has none).")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Overrides run.seed.")] = None,
     entries: Set = None,
     as_json: Json = False,
 ) -> None:
     """Compare the algorithm of a file with the majority class, training once, and the stable and optimal points.
 
-    For linear binary classifiers: accuracies and rates after people have responded.
+    For linear binary classifiers: accuracies and rates after people have responded. Uses all of [run] except for
+    its records and its checkpoint.
     """
     with reporting(as_json, entries) as reporter:
         from rich import box
 
         from performative.config import load_experiment
-        from performative.config.document import parse
+        from performative.config.document import NOT_RUN, parse
         from performative.scoreboard import scoreboard as compare
         from performative.scoreboard.result import cells_of
 
-        experiment = load_experiment(file, {"rounds": rounds, "repeats": repeats, "seed": seed})
+        overrides = {"rounds": rounds, "repeats": repeats, "seed": seed}
+        experiment = load_experiment(file, overrides, unread=(*NOT_RUN, "run.record", "run.checkpoint"))
         name = str(parse(file)["algorithm"]["recipe"])
-        taken = {key: value for key, value in experiment.options.items() if key in ("theta", "seed")}
+        taken = {key: value for key, value in experiment.options.items() if key not in ("record", "checkpoint")}
         with failing(file=str(file)), reporter.errors.status("comparing"):
-            found = compare(
-                experiment.problem, {name: experiment.algorithm}, experiment.options["rounds"], repeats=repeats, **taken
-            )
+            found = compare(experiment.problem, {name: experiment.algorithm}, **taken)
         head, *rows = cells_of(found)
         table = grid(*head, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
         for row in rows:

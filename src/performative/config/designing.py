@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from performative.config.build import Builder
-from performative.config.document import read_problem
+from performative.config.document import read_all
 from performative.config.errors import ConfigError
 from performative.config.problems import parse_with
 from performative.design import design
@@ -24,6 +24,6 @@ def load_design(path: str | Path, overrides: dict[str, Any]) -> tuple[Problem, d
         options = builder.keywords(design, table, "design", leave_out=("source",))
         if not table.keys() & {"effect", "width"}:
             raise ConfigError("needs effect = ... or width = ...; or pass --effect or --width.", "design")
-        return read_problem(builder, document["problem"]), options
+        return read_all(builder, document)[0], options
     except ConfigError as error:
         raise ConfigError(error.message, error.key, file) from error.__cause__

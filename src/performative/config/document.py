@@ -28,6 +28,10 @@ from performative.tables.members import MemberTables
 # Arguments of `run` that have their own tables, or none; resuming is requested on the command line.
 _NOT_IN_RUN = ("problem", "algorithm", "privacy", "record", "checkpoint")
 
+_TABLES_OF_PEOPLE = (".csv", ".tsv", ".parquet", ".gz")
+# Tables that a run does not use: --set refuses them.
+NOT_RUN = ("plan", "design", "audit", "federation")
+
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
@@ -65,25 +69,31 @@ class Experiment:
 
 
 def load_experiment(
-    path: str | Path, overrides: Mapping[str, Any] | None = None, read_tables: bool = True
+    path: str | Path,
+    overrides: Mapping[str, Any] | None = None,
+    read_tables: bool = True,
+    unread: tuple[str, ...] = NOT_RUN,
 ) -> Experiment:
     """Read and check a file, and build the parts. `overrides` replace entries of [run], except where None.
 
-    With `read_tables=False` the tables of [data] are not opened: zeros replace the members' rows.
+    With `read_tables=False` the tables of [data] are not opened: zeros replace the members' rows. `unread`: tables that
+    the caller does not use, which --set therefore refuses.
     """
     file = Path(path)
     try:
-        document = _check_tables(parse(file))
+        document = _check_tables(parse(file, unread))
         document["run"] |= {name: value for name, value in (overrides or {}).items() if value is not None}
         return _build(document, file, read_tables)
     except ConfigError as error:
         raise ConfigError(error.message, error.key, file) from error.__cause__
 
 
-def parse(file: Path) -> dict[str, Any]:
-    """Parse a TOML file."""
+def parse(file: Path, unread: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Parse a TOML file. `unread`: tables that --set must not set, as they would have no effect."""
     if not file.is_file():
         raise ConfigError("there is no such file." if not file.exists() else "this is a folder, not a TOML file.")
+    if file.suffix.lower() in _TABLES_OF_PEOPLE:
+        raise ConfigError(f"a table, not a TOML file; `performative init {file}` writes one for it.")
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
@@ -96,7 +106,7 @@ def parse(file: Path) -> dict[str, Any]:
         raise ConfigError("a number has more than a few thousand digits.") from None
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}.") from error
-    return replaced(document)
+    return replaced(document, unread)
 
 
 def _check_tables(raw: dict[str, Any]) -> dict[str, Any]:
@@ -138,14 +148,11 @@ def _build(document: dict[str, Any], file: Path, read_tables: bool) -> Experimen
     from performative._engine.run import run
 
     builder = Builder(file.parent)
-    data: MemberTables | None = None
-    if document["data"] is None:
-        problem = read_problem(builder, document["problem"])
-    else:
-        data, problem = read_members(builder, document["data"], document["problem"])
-        problem = fill_all(problem, data, file.parent) if read_tables else problem
-        if problem.population.model_shape() is None:  # it fits any model; by default, one linear in the features
-            document["run"].setdefault("theta", [0.0] * data.width)
+    problem, data = read_all(builder, document, read_tables)
+    if data is not None and problem.population.model_shape() is None:
+        document["run"].setdefault(
+            "theta", [0.0] * data.width
+        )  # any model fits; by default, one linear in the features
     if document["federation"] is not None or data is not None:  # a model sent over a network is deployed once per round
         document["algorithm"].setdefault("deploy", "round")
     known, name = recipes(), document["algorithm"].pop("recipe")
@@ -186,6 +193,16 @@ def _records(table: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dic
             f"[run]: {' and '.join(moved)} {'has' if len(moved) == 1 else 'have'} moved to {where}.",
         )
     return rest, record, folder
+
+
+def read_all(
+    builder: Builder, document: dict[str, Any], read_tables: bool = True
+) -> tuple[Problem, MemberTables | None]:
+    """The problem of [problem], and of [data] if the members of a federation provide the rows."""
+    if document.get("data") is None:
+        return read_problem(builder, document["problem"]), None
+    data, problem = read_members(builder, document["data"], document["problem"])
+    return fill_all(problem, data, builder.folder) if read_tables else problem, data
 
 
 def read_problem(builder: Builder, table: dict[str, Any]) -> Problem:

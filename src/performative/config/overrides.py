@@ -21,19 +21,22 @@ def overriding(words: Sequence[str] | None) -> Iterator[None]:
         _SET.reset(token)
 
 
-def replaced(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with the entries set by `overriding`."""
+def replaced(document: dict[str, Any], unread: Sequence[str] = ()) -> dict[str, Any]:
+    """The document with the entries set by `overriding`. `unread`: tables of no effect here, which must not be set."""
     for word in _SET.get():
         key, sign, text = word.partition("=")
         names = [name.strip() for name in key.split(".")]
         if not sign or not all(names):
             raise ConfigError(f"--set {word}: write key=value, such as --set run.rounds=50.")
-        table = document
+        for table in unread:
+            if ".".join([*names, ""]).startswith(f"{table}."):
+                raise ConfigError(f"--set {word}: this command does not use [{table}]; drop --set {key.strip()}.")
+        here = document
         for name in names[:-1]:
-            table = table.setdefault(name, {})
-            if not isinstance(table, dict):
-                raise ConfigError(f"--set {word}: {name} is {shown(table)}, not a table.")
-        table[names[-1]] = _value(text.strip())
+            here = here.setdefault(name, {})
+            if not isinstance(here, dict):
+                raise ConfigError(f"--set {word}: {name} is {shown(here)}, not a table.")
+        here[names[-1]] = _value(text.strip())
     return document
 
 

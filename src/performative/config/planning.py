@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from performative.config.build import Builder
-from performative.config.document import read_problem
+from performative.config.document import read_all
 from performative.config.errors import ConfigError
 from performative.config.problems import parse_with
 from performative.plan import Cost, plan
@@ -16,10 +16,12 @@ def load_plan(path: str | Path, overrides: dict[str, Any]) -> tuple[Problem, dic
     """The problem, and the arguments of `pf.plan`. `overrides` replace entries of [plan], except where None."""
     file = Path(path)
     try:
-        document, table = parse_with(file, "plan")
+        document, table = parse_with(file, "plan", "privacy")
         table = table | {name: value for name, value in overrides.items() if value is not None}
+        if "accuracy" not in table:
+            raise ConfigError("needs accuracy = ..., the target error in units of theta; or pass --accuracy.", "plan")
         builder = Builder(file.parent)
-        problem = read_problem(builder, document["problem"])
+        problem, _ = read_all(builder, document)
         cost = table.pop("cost", {})
         if not isinstance(cost, dict):
             raise ConfigError("expected a table such as { step = 1, communication = 20 }.", "plan.cost")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from performative.assess.columns import CATEGORIES, is_identifier, stray_entry
+from performative.assess.columns import CATEGORIES, is_dates, is_identifier, stray_entry
 from performative.config.document import load_experiment
 from performative.config.errors import ConfigError
 from performative.problem import Problem
@@ -21,7 +21,8 @@ _CLIENTS = ("client", "bank", "branch", "shop", "store", "hospital", "clinic", "
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """What a column looks like: `kind` is "number", "two classes", "category", "text", "identifier" or "constant".
+    """What a column looks like: `kind` is "number", "two classes", "category", "text", "dates", "identifier" or
+    "constant".
 
     `stray` is an entry that is not a number in a column of text that otherwise holds numbers.
     """
@@ -63,10 +64,10 @@ def guess_roles(columns: Sequence[Column], label: str | None = None, client: str
     """The likely role of each column, by its name and its values; `label` and `client` if they are known."""
     two = [column.name for column in columns if column.kind == "two classes"]
     label = label or _named(two, _LABELS) or (two[-1] if two else None)
-    few = [column.name for column in columns if column.distinct >= 2 and column.kind != "identifier"]
+    few = [column.name for column in columns if column.distinct >= 2 and column.kind not in ("identifier", "dates")]
     client = client or _named([name for name in few if name != label], _CLIENTS)
     rest = [column for column in columns if column.name not in (label, client)]
-    ignore = tuple(column.name for column in rest if column.kind in ("identifier", "constant", "text"))
+    ignore = tuple(column.name for column in rest if column.kind in ("identifier", "constant", "text", "dates"))
     return Roles(label, None, client, tuple(c.name for c in rest if c.kind == "number"), ignore)
 
 
@@ -97,6 +98,8 @@ def _describe(name: str, column: Any) -> Column:
     odd = None if numeric else stray_entry(values)
     if distinct <= 1:
         kind = "constant"
+    elif is_dates(column):
+        kind = "dates"
     elif distinct == 2:
         kind = "two classes"
     elif is_identifier(column):
@@ -186,5 +189,5 @@ def _toml(value: Any) -> str:
     if isinstance(value, dict):
         return f"{{ {', '.join(f'{name} = {_toml(entry)}' for name, entry in value.items())} }}"
     if isinstance(value, float):
-        return f"{value:g}"
+        return f"{value:.12g}"
     return json.dumps(value.item() if isinstance(value, np.generic) else value, ensure_ascii=False)

@@ -118,7 +118,8 @@ def read_frame(
     texts = [str(c) for c in features if frame[c].dtype.kind not in "buif"]
     if texts:
         raise ValueError(
-            f"from_frame needs numeric features; encode or drop the columns {texts}, e.g. with pandas.get_dummies."
+            f"from_frame needs numeric features; encode or drop the columns {texts}, e.g. with pandas.get_dummies"
+            + (", or name the one that says whose row it is with client=." if client is None else ".")
         )
     raw = np.column_stack([frame[c].to_numpy(np.float64, na_value=np.nan) for c in features])
     for i, name in enumerate(features):
