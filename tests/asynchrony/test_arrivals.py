@@ -71,6 +71,7 @@ def test_weights_fall_with_age_and_old_updates_are_dropped() -> None:
         np.testing.assert_array_equal(history.cohorts["client"][0, 1:, 0], np.where(kept, np.array(clients)[:, 0], -1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("places", [5, *(pytest.param(count, marks=pytest.mark.slow) for count in (1024, 5000))])
 def test_the_first_places_are_those_that_finish_first(places: int) -> None:
     flight, rng = nobody_yet(places, places, in_order=True), np.random.default_rng(0)
@@ -118,6 +119,7 @@ def test_who_is_heard_how_often() -> None:
     assert ratio[None] == pytest.approx(1 / 10, rel=0.1)
 
 
+@pytest.mark.slow
 def test_many_dropped_updates_are_told() -> None:
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian(np.zeros(7), 0.3, 1.0))
     part = pf.Asynchronous(1, limit=4)

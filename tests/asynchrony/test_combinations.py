@@ -20,12 +20,8 @@ METHODS = {
 }
 
 
-FAST = ("lazy, late",)
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in METHODS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
 def test_executors_agree(name: str) -> None:
     runs = [
         pf.run(PROBLEM, METHODS[name], rounds=8, theta=3.0, repeats=2, dtype="float64", executor=executor)
@@ -41,6 +37,7 @@ def test_repeats_begin_with_clients_of_their_own() -> None:
     assert len(set(history["time"][:, 1])) == 20
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     whole = pf.run(PROBLEM, METHODS["lazy, late"], rounds=30, theta=3.0, repeats=2)
     pf.run(PROBLEM, METHODS["lazy, late"], rounds=13, theta=3.0, repeats=2, checkpoint=tmp_path / "run")

@@ -95,6 +95,7 @@ def test_tables_differ_in_one_row():
     assert with_row.tolist() == [2.0, -2.0, -2.0, -2.0] and without.tolist() == [0.0, -2.0, -2.0, -2.0]
 
 
+@pytest.mark.slow
 def test_canaries_run_the_same_rounds_as_run():
     algorithm, coins = pf.pcsgd(0.5, 2.0, 1.5, batch=pf.Fixed(2)), np.asarray([[True, False, True, True, False]])
     target = read_target(algorithm, 5, None)

@@ -31,6 +31,7 @@ def write_logs(folder, outcome=True):
     (folder / "audit.toml").write_text(f"[columns]\n{label}[decision]\nthreshold = 0.0\n")
 
 
+@pytest.mark.slow
 def test_a_threshold_in_logs_tells_what_acceptance_does(tmp_path):
     write_logs(tmp_path)
     found = cause_in_logs(tmp_path)

@@ -62,13 +62,14 @@ def test_merged_sums_say_what_all_rows_say(tmp_path, kind, cut):
     check_same(audit_summaries(files), audit_logs(folder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("toml", "chance", "drop"),
     [
-        pytest.param(RULE, 0.2, ("propensity",), marks=pytest.mark.slow),
+        (RULE, 0.2, ("propensity",)),
         ("", 0.2, ()),
-        pytest.param(RULE, None, ("score", "propensity"), marks=pytest.mark.slow),
-        pytest.param("", None, ("propensity",), marks=pytest.mark.slow),
+        (RULE, None, ("score", "propensity")),
+        ("", None, ("propensity",)),
     ],
 )
 def test_labels_of_the_accepted_are_judged_over_all_banks(tmp_path, toml, chance, drop):

@@ -23,7 +23,7 @@ def said(report):
     return json.dumps(report.to_dict())
 
 
-@pytest.mark.parametrize("toml", ["", LABELLED])
+@pytest.mark.parametrize("toml", [pytest.param("", marks=pytest.mark.slow), LABELLED])
 def test_labels_of_the_accepted_invent_no_reaction(tmp_path, toml):
     """Nobody reacts; rows with a label are those that the model of the day accepted, and their means move with it."""
     folders.applicants_folder(tmp_path, toml, drop=HIDDEN)
@@ -100,7 +100,14 @@ def test_people_whom_every_model_accepts(tmp_path):
     assert report.clients[0].tested == ("income", "debt", "label", "cov(income, label)", "cov(debt, label)")
 
 
-@pytest.mark.parametrize(("drop", "toml"), [((), ""), (("propensity",), RULE), (("propensity", "score"), RULE)])
+@pytest.mark.parametrize(
+    ("drop", "toml"),
+    [
+        ((), ""),
+        pytest.param(("propensity",), RULE, marks=pytest.mark.slow),
+        pytest.param(("propensity", "score"), RULE, marks=pytest.mark.slow),
+    ],
+)
 def test_accepted_at_random_stand_for_the_rejected(tmp_path, drop, toml):
     """A fifth of those below the threshold are accepted by lot: weighted, the labeled have everybody's means."""
     rows = folders.applicants_folder(tmp_path, toml, chance=0.2, rows=2000, drop=drop)
@@ -164,6 +171,7 @@ def test_a_pattern_that_changes_with_the_model_is_seen_without_decisions(tmp_pat
     assert logs.selection.p_value < 1e-6 and "was ignored" in " ".join(logs.notes)
 
 
+@pytest.mark.slow
 def test_labels_missing_by_chance_are_no_selection(tmp_path):
     """A third has no label, by lot: features of all rows and labels of the others are tested."""
     rows = folders.applicants_folder(tmp_path, every=True, blind=0.33, drop=HIDDEN)

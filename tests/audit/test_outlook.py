@@ -29,7 +29,7 @@ def relative_errors(world, drift):
 @pytest.mark.parametrize(
     ("response", "training"),
     [
-        ("gaussian", "explored"),
+        pytest.param("gaussian", "explored", marks=pytest.mark.slow),
         ("mixture", "retrained"),
         pytest.param("gaussian", "retrained", marks=pytest.mark.slow),
         pytest.param("mixture", "explored", marks=pytest.mark.slow),
@@ -44,6 +44,7 @@ def test_stable_point_within_two_percent(response, training):
     assert holds.min() >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 200)
 
 
+@pytest.mark.slow
 def test_two_clients_against_the_solver():
     """The closed form of the squared loss is what the fitted problem's own solver finds, and what iterating finds."""
     world = worlds.make(22, worlds=2, T=20, rows=2000, d=2, size=0.6, training="explored")

@@ -94,7 +94,11 @@ def test_two_basins(basins):
 
 @pytest.mark.parametrize(
     ("start", "nearest", "reached"),
-    [(-1.0, -3.0, 3.0), pytest.param(2.0, 3.0, 3.0, marks=pytest.mark.slow), (-2.5, -3.0, -3.0)],
+    [
+        pytest.param(-1.0, -3.0, 3.0, marks=pytest.mark.slow),
+        pytest.param(2.0, 3.0, 3.0, marks=pytest.mark.slow),
+        (-2.5, -3.0, -3.0),
+    ],
 )
 def test_of_several_points_the_nearest_that_attracts_as_stable_point_has_it(start, nearest, reached):
     """eps = 1.5 on [-3, 3]: -2 repels. Both name the end that is near; where retraining ends is said beside it."""

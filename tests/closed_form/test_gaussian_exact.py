@@ -1,6 +1,7 @@
 """Runs of P-FedAvg against the exact moments of the Gaussian problem."""
 
 import numpy as np
+import pytest
 
 import performative as pf
 from performative.theory import gaussian_moments
@@ -12,6 +13,7 @@ SCALE, WEIGHTS = _rng.uniform(0.5, 2.0, N), _rng.dirichlet(2 * np.ones(N))
 STABLE = WEIGHTS @ MEAN / (1 - WEIGHTS @ SENSITIVITY)
 
 
+@pytest.mark.slow
 def test_monte_carlo_agrees_with_the_recursion():
     """Schemes and deployments one by one: tests/moments/test_exact_forms.py."""
     E, n, k = 5, 2, 2

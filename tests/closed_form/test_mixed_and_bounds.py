@@ -60,6 +60,7 @@ class Contrary(AbstractPopulation):
         return noise + jnp.where(theta > 0, -self.side, self.side)
 
 
+@pytest.mark.slow
 def test_no_regret_play_is_stable_in_the_mean_where_no_model_is():
     problem = pf.Problem(pf.losses.squared, Contrary(np.ones(1)), domain=pf.Box(-2.0, 2.0))
     history = pf.run(problem, pf.no_regret(0.5), 400, theta=1.5, record=RECORD, dtype="float64")

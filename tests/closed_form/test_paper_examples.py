@@ -21,6 +21,7 @@ def gradients(problem, theta):
         return np.asarray(each), float(jax.grad(lambda t: decoupled_risk(on, weights, t, at))(at))
 
 
+@pytest.mark.slow
 def test_example_2_7():
     # D_1 = N(theta / 2, 1), D_2 = N(-theta / 2, 1); theta/8, 9 theta/8 and 5 theta/8 are misprints.
     eps = np.array([0.5, -0.5])

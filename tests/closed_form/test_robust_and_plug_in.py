@@ -53,6 +53,7 @@ def test_a_small_chi2_ball_adds_standard_deviations_of_the_batch():
     assert np.sum((50 * large - 1) ** 2) / 100 == pytest.approx(2.0, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_rows_that_do_not_count_have_no_weight():
     for divergence in ("kl", "chi2"):
         losses, real = np.asarray([1.0, np.nan, 2.0, 99.0], np.float32), np.asarray([True, False, True, False])
@@ -62,6 +63,7 @@ def test_rows_that_do_not_count_have_no_weight():
         np.testing.assert_allclose(worst(np.ones(3, np.float32), np.float32(1.0), divergence), np.full(3, 1 / 3))
 
 
+@pytest.mark.slow
 def test_a_robust_price_expects_less_demand():
     # Demand N(d - s theta, sigma^2), loss -theta z: the stable price is (d - sigma sqrt(2 radius)) / s.
     prices = pf.Problem(pf.losses.negative_revenue, pf.populations.Pricing([6.0], [2.0], 1.0))
@@ -78,12 +80,14 @@ def first_only(theta):
     return theta[:1]
 
 
+@pytest.mark.slow
 def test_three_deployments_tell_a_linear_reaction_in_the_plane():
     found = pf.run(PLANE, pf.plug_in(0.5, 1.0, 3), 120, theta=np.ones(2), record=RECORD, dtype="float64").final[0]
     np.testing.assert_allclose(found, np.asarray(pf.optimal_point(PLANE)), atol=1e-9)
     assert np.abs(found - np.asarray(pf.stable_point(PLANE))).max() > 0.1
 
 
+@pytest.mark.slow
 def test_a_wrong_form_settles_at_the_optimum_of_what_it_believes():
     # Blind to the second entry: the fit sees what that did, under the last model shown, as a part of the level.
     m, start = np.asarray(PEOPLE.mean), np.ones(2)

@@ -82,9 +82,8 @@ def ends(solver, eps, tau=TAU, eta=ETA):
     return stable(eps, P * R), stable(eps, P * R / reach)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "plain" else pytest.mark.slow) for name in SOLVERS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SOLVERS)
 def test_unequal_work_moves_the_point_as_predicted(name):
     estimator, solver = SOLVERS[name]
     work = {"estimator": estimator, "participation": pf.LocalWork(pf.Full(), TAU)}

@@ -85,9 +85,13 @@ def test_a_notebook_shows_values_and_figures(tmp_path):
     ("page", "told"),
     [
         ("```{code-cell} python\nprint(1)\n1 / 0\n```\n", "ZeroDivisionError"),
-        ("```{code-cell} python\n%%bash -euo pipefail\nfalse | true\n```\n", "CalledProcessError"),
+        pytest.param(
+            "```{code-cell} python\n%%bash -euo pipefail\nfalse | true\n```\n",
+            "CalledProcessError",
+            marks=pytest.mark.slow,
+        ),
         pytest.param("![far](https://flower.ai/x.png)\n", "from elsewhere", marks=pytest.mark.slow),
-        ("[a page](nowhere.md)\n", "nowhere.md"),
+        pytest.param("[a page](nowhere.md)\n", "nowhere.md", marks=pytest.mark.slow),
         pytest.param("$\\nosuchsign$\n", "cannot be shown", marks=pytest.mark.slow),
         pytest.param("`claim:p_fedavg/fig1a#no-such-claim`\n", "no-such-claim", marks=pytest.mark.slow),
     ],

@@ -41,6 +41,7 @@ def test_values(path, known):
             np.testing.assert_allclose(path.value(t), known(t), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_every_path_begins_at_zero():
     for path in (Linear(A), Periodic(A, B, 0.7), Jump(B, A), RandomWalk(B), Linear(A) + RandomWalk(B)):
         np.testing.assert_allclose(path.value(0.0), 0.0, atol=1e-7)

@@ -50,6 +50,7 @@ def rewrite(folder, **changes):
     (folder / "state.json").write_text(json.dumps(book))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trials", [60, pytest.param(300, marks=pytest.mark.slow)])
 def test_a_flipped_bit_anywhere_is_noticed(trials, done, tmp_path, survived):
     rng = np.random.default_rng(trials)

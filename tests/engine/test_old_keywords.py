@@ -34,6 +34,7 @@ def test_old_and_new_give_the_same_run(tmp_path):
     assert set(a) == set(b) and all(np.array_equal(a[name], b[name], equal_nan=True) for name in a)
 
 
+@pytest.mark.slow
 def test_a_sweep_takes_them_too():
     with pytest.warns(
         UserWarning, match=r"pf.sweep: every= and risk= have moved; write record=pf.Record\(every=..., risks"

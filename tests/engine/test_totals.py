@@ -64,6 +64,7 @@ def test_time_and_samples_of_a_run_are_exact(executor):
     np.testing.assert_allclose(history.participation.sum(), 1.0, rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_totals_go_on_where_a_run_was_cut(tmp_path):
     asked = {"theta": 0.0, "repeats": 2, "record": pf.Record(risks=False, every=3), "clock": pf.Clock(0.1)}
     algorithm = pf.p_fedavg(0.01, participation=pf.SchemeOne(2))

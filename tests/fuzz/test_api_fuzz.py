@@ -19,7 +19,7 @@ from uses import use_of
 
 import performative as pf
 
-QUICK = {"calls": 300, "analyses": 60, "files": 12, "uses": 8, "runs": 8, "sweeps": 2, "whole_runs": 1}
+QUICK = {"calls": 150, "analyses": 30, "files": 12, "uses": 8, "runs": 8, "sweeps": 2, "whole_runs": 1}
 LONG = {"calls": 20_000, "analyses": 3000, "files": 1000, "uses": 1500, "runs": 1500, "sweeps": 500, "whole_runs": 60}
 # What only we make: results, records of results, and hooks that are called by position.
 MADE_BY_US = {

@@ -65,6 +65,7 @@ def test_shares_are_the_logit_of_merits():
             np.testing.assert_allclose(again, known, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_extremes_stay_numbers():
     share = pf.populations.shares.Logit([0.0, 1.0, 2.0], [1.0, -1.0, 0.0], 1.0)
 

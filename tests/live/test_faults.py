@@ -52,6 +52,7 @@ DICE = pf.dicesgd(
 )
 
 
+@pytest.mark.slow
 def test_killed_servers_and_clients_leave_the_same_bits(tmp_path, trap, survived):
     """Killed more than ten times each, the model, memories, books and ledger are as without kills."""
     made = federation(gaussian(6), DICE, rounds=25, resend=0.01, privacy=pf.Privacy(delta=1e-3))

@@ -29,7 +29,7 @@ def test_records_are_put_together_and_nothing_is_lost(few, tmp_path):
     assert np.array_equal(live.theta, whole.theta) and np.array_equal(live["samples"], whole["samples"])
 
 
-@pytest.mark.parametrize("cut", [2, 3, 4])
+@pytest.mark.parametrize("cut", [pytest.param(2, marks=pytest.mark.slow), 3, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_run_goes_on_from_records_that_are_together(few, tmp_path, cut):
     made = federation(rounds=7)
     serve(made, OneThread(made, tmp_path), tmp_path / "server", rounds=cut)

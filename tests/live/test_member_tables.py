@@ -47,7 +47,10 @@ def as_names(folder):
     return text.replace("bank-{client}", "{client}")
 
 
-@pytest.mark.parametrize("store", [as_csv, as_parquet, as_sql, as_names])
+@pytest.mark.parametrize(
+    "store",
+    [as_csv, pytest.param(as_parquet, marks=pytest.mark.slow), as_sql, pytest.param(as_names, marks=pytest.mark.slow)],
+)
 def test_the_trajectory_is_that_of_the_same_table(store, tmp_path):
     path = write(tmp_path)
     path.write_text(store(tmp_path))
@@ -66,11 +69,13 @@ def test_members_with_tables_follow_a_rollback(tmp_path):
     assert {event["what"] for event in read_events(tmp_path / "records" / "server")} == {"rollback"}
 
 
+@pytest.mark.slow
 def test_epochs_give_the_same_bits(tmp_path):
     made = load(write(tmp_path, FILE.replace('{ name = "Fixed", n = 8 }', '{ name = "Shuffled", n = 5 }')))
     assert np.array_equal(rehearse(made).theta, simulated(made).theta)
 
 
+@pytest.mark.slow
 def test_whole_tables_give_the_same_but_for_the_order_of_sums(tmp_path):
     """A simulation pads tables to one length, a member has its own: XLA adds up in another order."""
     made = load(write(tmp_path, FILE.replace('{ name = "Fixed", n = 8 }', '"Whole"')))

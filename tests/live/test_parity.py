@@ -58,6 +58,7 @@ def test_the_same_to_rounding(name, tmp_path):
     assert set(run.records) <= set(live.records)
 
 
+@pytest.mark.slow
 def test_the_first_k_that_answer(tmp_path):
     """Everyone is asked; those that came first count p_i N / K; the others' memories do not move."""
     race = pf.FirstK(2, pf.participation.Exponential(1.0))

@@ -97,6 +97,7 @@ def test_one_pool_is_sluggish_to_the_bit():
     np.testing.assert_array_equal(*runs)
 
 
+@pytest.mark.slow
 def test_certify_settles_or_runs_away_as_the_joint_matrix_does():
     rng, seen = np.random.default_rng(5), []
     for _ in range(10):

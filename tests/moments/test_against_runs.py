@@ -29,6 +29,7 @@ def least_p(problem, algorithm, rounds, repeats, seed=0):
     return min(found) * len(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [5])
 def test_a_sample_of_recipes(seed):
     problem, algorithm = draw_recipe(seed)

@@ -26,6 +26,7 @@ def measured(problem, algorithm, stable, rounds, repeats=400):
     return each.mean(), each.std() / np.sqrt(repeats)
 
 
+@pytest.mark.slow
 def test_on_a_linear_problem_it_is_exact():
     problem = pf.Problem(pf.losses.squared, pf.populations.Gaussian([1.0, 2.0, 4.0], [0.1, 0.3, 0.5], 1.0))
     algorithm = pf.p_fedavg(0.2, local_steps=2, participation=pf.SchemeTwo(2))

@@ -21,6 +21,7 @@ def grid():
     return pf.stability(one_client(0.5), pf.p_fedavg(0.1), {"rate": [3.99, 0.5, 4.01], "local_steps": [1, 3]})
 
 
+@pytest.mark.slow
 def test_one_client(grid):
     """|1 - eta (1 - eps)|^E in the mean, its square in second moments."""
     assert grid.verdicts == [SETTLES, SETTLES, SETTLES, SETTLES, RUNS_AWAY, RUNS_AWAY]
@@ -80,6 +81,7 @@ def test_a_picture_needs_a_grid(grid):
         pf.Stability({"rate": [0.1]}, grid.settings[:1], grid.radii[:1], grid.errors[:1]).plot()
 
 
+@pytest.mark.slow
 def test_deployed_once_a_round():
     """A round leaves q + eps (1 - q), q = (1 - eta)^E: for E = 3 below one iff |eps + (1 - eps) q| < 1.
 

@@ -56,6 +56,7 @@ def test_epochs_are_drawn_anew_by_each_client():
     np.testing.assert_array_equal(rule.draw(key, jnp.asarray([2]), None), rule.draw(key, jnp.arange(3), None)[2:])
 
 
+@pytest.mark.slow
 def test_drawn_work_moves_fedavg_and_not_fednova():
     """Fixed points for a tiny rate: FedAvg's is that of the mean work, p_i tau_i; FedNova's is the optimum."""
     clients = Parabolas.of([1.0, 1.0], [0.0, 4.0], [0.0, 0.0])

@@ -51,7 +51,8 @@ def test_dicesgd_settles_at_the_stable_point(beta):
     assert abs(mean + 0.1 * 10 * 1 / (1 - 10 * beta)) < 4 * error
 
 
-@pytest.mark.parametrize("beta", [pytest.param(0.01, marks=pytest.mark.slow), 0.05])
+@pytest.mark.slow
+@pytest.mark.parametrize("beta", [0.01, 0.05])
 def test_too_small_a_memory_clip_is_flagged_and_biased(beta):
     algorithm = pf.dicesgd(RATE, clip=1.0, memory_clip=0.5, noise_multiplier=1.0)
     with pytest.warns(UserWarning) as said:

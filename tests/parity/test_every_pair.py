@@ -248,7 +248,7 @@ def test_all_examples_take_a_turn():
 
 
 # In `make test` one in so many, the others in the slow set.
-FEW, SOME = 72, 30
+FEW, SOME = 144, 60
 EXECUTORS = itertools.cycle(("dense", "loop", "loop", "dense"))
 BY_TURNS = [
     pytest.param(

@@ -96,7 +96,7 @@ def uploads_of_each_executor(setup, state, cohort):
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=() if n in ("gaussian", "sluggish") else pytest.mark.slow) for n in PROBLEMS],
+    [pytest.param(n, marks=() if n == "sluggish" else pytest.mark.slow) for n in PROBLEMS],
 )
 def test_a_clients_upload_and_memory_are_bitwise_the_same(name):
     with jax.enable_x64(True):

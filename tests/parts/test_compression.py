@@ -107,7 +107,9 @@ def test_every_set_of_random_entries_is_equally_likely():
 
 
 @pytest.mark.usefixtures("double_precision")
-@pytest.mark.parametrize("k", [1, 3, 7, 0.5])
+@pytest.mark.parametrize(
+    "k", [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(7, marks=pytest.mark.slow), 0.5]
+)
 def test_random_entries_are_unbiased_with_the_stated_variance(k):
     channel, tree = RandomK(k), unflat(jnp.zeros(SIZE))
     nodes, weights = channel.quadrature(tree)

@@ -192,7 +192,9 @@ def test_the_new_control_variate_is_option_two():
     assert np.all(np.asarray(after.clients.estimator.total) == 0)
 
 
-@pytest.mark.parametrize("scheme", [pf.SchemeOne(2), pf.SchemeTwo(2)], ids=["SchemeOne", "SchemeTwo"])
+@pytest.mark.parametrize(
+    "scheme", [pytest.param(pf.SchemeOne(2), marks=pytest.mark.slow), pf.SchemeTwo(2)], ids=["SchemeOne", "SchemeTwo"]
+)
 def test_the_server_keeps_the_exact_mean(scheme):
     """Also where a client is drawn twice, and where weights of a round do not sum to one."""
     for state in scaffold(pf.LocalWork(scheme, TAU), rounds=5).states:

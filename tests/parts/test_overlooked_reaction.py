@@ -69,6 +69,7 @@ def test_outliers_do_not_move_with_the_rest():
     assert isinstance(slow.clean, Sluggish) and slow.clean.inner is DIFFER and Sluggish(DIFFER, 0.5).exact_family
 
 
+@pytest.mark.slow
 def test_pooled_data_hide_who_reacts():
     """Unless what a reaction costs is the same for all: a price times a demand."""
     with overlooks():

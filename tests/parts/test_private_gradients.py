@@ -209,6 +209,7 @@ def random_walks(channel=None, estimator=None, clients=3, rounds=4, seed=0, repe
     return pf.run(problem, algorithm, rounds, theta=0.0, seed=seed, repeats=repeats, record=pf.Record(risks=False))
 
 
+@pytest.mark.slow
 def test_noise_differs_between_clients_steps_rounds_repeats_and_seeds():
     estimator, theta = Clipped(1.0, 1.0), jnp.zeros(3)
     keys = pf.executors.run_keys(jax.random.key(0))

@@ -96,18 +96,16 @@ def drawn(batch, population, draws, key=0):
     return np.asarray(rows)[:, :, 0], None if mask is None else np.asarray(mask)[:, :, 0]
 
 
-@pytest.mark.parametrize(
-    "batch", [pytest.param(pf.Uniform(2), marks=pytest.mark.slow), pf.Shuffled(2)], ids=["Uniform", "Shuffled"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [pf.Uniform(2), pf.Shuffled(2)], ids=["Uniform", "Shuffled"])
 def test_rows_without_replacement_in_tables_of_every_size(batch):
     rows, _ = drawn(batch, TABLES, 12_000)
     for client, count in enumerate(SIZES):
         check_tuples(rows[client], count, type(batch).__name__)
 
 
-@pytest.mark.parametrize(
-    "batch", [pf.Uniform(3), pytest.param(pf.Shuffled(3), marks=pytest.mark.slow)], ids=["Uniform", "Shuffled"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [pf.Uniform(3), pf.Shuffled(3)], ids=["Uniform", "Shuffled"])
 def test_rows_of_small_tables_beside_large_ones(batch):
     # A client's rows are drawn in the way that the largest table asks for.
     rows, _ = drawn(batch, MIXED, 30_000)
@@ -117,6 +115,7 @@ def test_rows_of_small_tables_beside_large_ones(batch):
         plausible(np.bincount(rows[client] * 10 // count @ [1, 10, 100], minlength=1000), label=f"three of {count}")
 
 
+@pytest.mark.slow
 def test_shuffled_is_uniform_in_later_epochs_too():
     # The fourth step of 8 rows, 3 a step, is the second of the second epoch, whose order is another.
     batch, mine = pf.Shuffled(3), slice_client(jax.tree.map(jnp.asarray, TABLES), SIZES.index(8))
@@ -148,7 +147,7 @@ def _sets(rows, n):
     return seen
 
 
-@pytest.mark.parametrize("chance", [1e-6, 1e-4, 0.01, 0.3, 1.0])
+@pytest.mark.parametrize("chance", [1e-6, *(pytest.param(c, marks=pytest.mark.slow) for c in (1e-4, 0.01, 0.3, 1.0))])
 def test_a_rare_row_has_its_chance_in_float32(chance):
     # All 2^23 uniforms of a float32; a single one for the whole wait was 8% off at 1e-6.
     grid = jnp.arange(1, 1 << 23, dtype=jnp.float32) / (1 << 23)
@@ -171,7 +170,9 @@ SCHEMES = {
 
 
 @pytest.mark.parametrize("clients", [pytest.param(5, marks=pytest.mark.slow), 12])
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize(
+    "name", ["SchemeTwo", *(pytest.param(s, marks=pytest.mark.slow) for s in SCHEMES if s != "SchemeTwo")]
+)
 def test_every_set_of_equal_clients_takes_part_alike(name, clients):
     scheme = SCHEMES[name]
     weights = np.full(clients, 1 / clients)

@@ -104,10 +104,9 @@ def test_the_linear_model_is_exact_for_quadratic_problems(scheme, k, decay, depl
     assert abs(rounds - exact) <= 1 + 0.12 * exact
 
 
-@pytest.mark.parametrize(
-    "scheme, k", [pytest.param("full", None, marks=SLOW), pytest.param("one", 3, marks=SLOW), ("two", 5)]
-)
-@pytest.mark.parametrize("deploy", [pytest.param("step", marks=SLOW), "round"])
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "k"), [("full", None), ("one", 3), ("two", 5)])
+@pytest.mark.parametrize("deploy", ["step", "round"])
 def test_the_law_is_that_of_the_theory_in_one_dimension(scheme, k, deploy):
     laws = Laws(PROBLEM, pf.p_fedavg, 0.5, STABLE, deploy, None, True, 4)
     for decay in (None, 40.0):

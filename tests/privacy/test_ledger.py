@@ -166,6 +166,7 @@ def test_an_epsilon_of_zero_is_an_answer():
     assert history.meta["privacy"]["epsilon"] == 0.0
 
 
+@pytest.mark.slow
 def test_secure_runs_hide_who_was_drawn():
     algorithm = pf.pcsgd(0.1, clip=1.0, noise_multiplier=2.0, batch=pf.Poisson(0.5, 3))
     first, second = (

@@ -77,7 +77,9 @@ def test_every_entry_is_trained_as_often_once_windows_have_gone_round():
     np.testing.assert_array_equal(history.trained[0], 8 * np.array([1, 2, 2]).sum() // 4)
 
 
-@pytest.mark.parametrize("participation", [pf.Full(), pf.SchemeTwo(2)], ids=["all", "some"])
+@pytest.mark.parametrize(
+    "participation", [pytest.param(pf.Full(), marks=pytest.mark.slow), pf.SchemeTwo(2)], ids=["all", "some"]
+)
 def test_whole_models_are_one_model(participation):
     plain, whole = (
         run(sharing, 6, participation=participation, local_steps=2, people=problem(1.0)).theta
@@ -98,7 +100,7 @@ def test_with_sampled_clients_an_entry_moves_by_the_mean_of_those_who_carry_it()
         np.testing.assert_array_equal(moves[history.trained[:, e] == 0, e], 0)
 
 
-@pytest.mark.parametrize("step", [1, 2, 6])
+@pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(6, marks=pytest.mark.slow)])
 def test_unbiased_moves_are_over_a_turn_of_the_windows_those_of_one_model(step):
     n, turn = 6, 6 // math.gcd(step, 6)
     mean, fraction = np.arange(18.0).reshape(3, n), np.array([0.34, 0.5, 1.0])
@@ -111,6 +113,7 @@ def test_unbiased_moves_are_over_a_turn_of_the_windows_those_of_one_model(step):
     np.testing.assert_allclose(history.final[0] / (turn * 1e-6), want, rtol=1e-4)  # up to the move of theta meanwhile
 
 
+@pytest.mark.slow
 def test_unbiased_settles_where_one_model_does_and_the_mean_leans_to_who_carries_most():
     people = pf.Problem(pf.losses.squared, pf.populations.Gaussian([[0.0] * 4, [1.0] * 4, [6.0] * 4], 0.5, 0.0))
     ends = {
@@ -121,6 +124,7 @@ def test_unbiased_settles_where_one_model_does_and_the_mean_leans_to_who_carries
     assert np.all(ends["mean"] > 8)
 
 
+@pytest.mark.slow
 def test_local_steps_noise_and_domains_do_not_leave_the_mask():
     people = problem(1.0, domain=pf.Box(0.5, 3.0))
     history = run(Widths(MASKS), 3, people=people, local_steps=3, channel=pf.channels.ClippedNoise(1.0, 1.0))
@@ -147,6 +151,7 @@ def test_a_network_of_which_clients_carry_a_width():
         Rolling(0.5, axes=[1, 0, 0, ()], step=0).check(theta)
 
 
+@pytest.mark.slow
 def test_histories_keep_the_counts(tmp_path):
     history = run(Rolling([0.25, 0.5, 0.5]), 3, repeats=2)
     back = pf.History.load(history.save(tmp_path / "history.nc"))

@@ -30,7 +30,11 @@ def ran(algorithm, rounds=6, problem=PROBLEM, **options):
 @pytest.mark.parametrize("name", BY_NAME)
 @pytest.mark.parametrize(
     "channel",
-    [pf.channels.Sparse(4), pf.channels.Quantized(16), pf.channels.ClippedNoise(1e6, 0.0)],
+    [
+        pf.channels.Sparse(4),
+        pytest.param(pf.channels.Quantized(16), marks=pytest.mark.slow),
+        pytest.param(pf.channels.ClippedNoise(1e6, 0.0), marks=pytest.mark.slow),
+    ],
     ids=lambda channel: type(channel).__name__,
 )
 def test_a_channel_that_changes_nothing(name, channel):

@@ -41,7 +41,9 @@ def ditto_point(strength):
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.3, 2.0])
-@pytest.mark.parametrize("deploy", ["round", "step", pf.Every(3)])
+@pytest.mark.parametrize(
+    "deploy", ["round", pytest.param("step", marks=pytest.mark.slow), pytest.param(pf.Every(3), marks=pytest.mark.slow)]
+)
 def test_ditto(quiet, strength, deploy):
     history = settle(quiet, pf.sharing.Ditto(strength), deploy=deploy, local_steps=2)
     *own, shared = ditto_point(strength)
@@ -63,6 +65,7 @@ def test_pfedme(quiet):
     np.testing.assert_allclose(ditto_point(strength)[-1], point, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_pfedme_is_another_point_where_curvatures_differ():
     """Features without variance: f_i has the curvature S_i = x_i^2, and runs have no noise."""
     x, slope, eps, strength = np.array([1.0, 2.0, 0.5]), np.array([1.0, 3.0, -2.0]), np.array([0.4, -0.3, 0.2]), 0.7

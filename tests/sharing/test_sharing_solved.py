@@ -18,6 +18,7 @@ def test_pulled_models(sharing):
     assert found.residual < 1e-9
 
 
+@pytest.mark.slow
 def test_alone_in_groups_and_all_together():
     alone = pf.stable_point(PROBLEM, start=3.0, sharing=pf.sharing.PerClient())
     np.testing.assert_allclose(alone.own, MEAN / (1 - EPS), rtol=1e-9, atol=1e-12)

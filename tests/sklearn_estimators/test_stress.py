@@ -107,6 +107,7 @@ def test_a_tree_in_two_dimensions_against_every_leaf(gain):
         assert mine.mean() > 0.94 * best.mean(), "and what the others miss is little"
 
 
+@pytest.mark.slow
 def test_a_smooth_score_against_a_dense_grid():
     """A curved score in two columns: the search is as good as the best of 40,000 points."""
     x = X[:, :2]

@@ -34,6 +34,7 @@ def test_the_formula_and_the_descent_agree():
     np.testing.assert_allclose(found.risk, closed.risk, rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_strategic_classification():
     problem = strategic()
     optimal, stable = solve.optimal_point(problem, report=True), solve.stable_point(problem, report=True)

@@ -97,7 +97,7 @@ def test_bad_starts():
     ("k", "eps", "settles"),
     [
         pytest.param(1, -0.9, True, marks=pytest.mark.slow),
-        (1, -1.1, False),
+        pytest.param(1, -1.1, False, marks=pytest.mark.slow),
         (2, -1.5, True),
         pytest.param(2, -2.2, False, marks=pytest.mark.slow),
     ],

@@ -7,7 +7,7 @@ from digest import digest, known
 
 import performative as pf
 
-QUICK = ("gaussian-contracting-v1", "pricing-contribution-v1")
+QUICK = ("gaussian-contracting-v1",)
 IDS = pf.suite.ids()
 
 

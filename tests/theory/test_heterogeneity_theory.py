@@ -211,6 +211,7 @@ P, TAU = np.asarray([0.4, 0.3, 0.2, 0.1]), np.asarray([5, 1, 3, 2])
 M4, SLOPE4 = np.asarray([1.0, -2.0, 3.0, 5.0]), np.asarray([0.5, 1.3, 0.2, 0.8])
 
 
+@pytest.mark.slow
 def test_where_unequal_work_settles():
     for nova in (False, True):
         x = 0.0

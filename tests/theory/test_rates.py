@@ -60,7 +60,10 @@ def test_the_noise_of_who_takes_part_by_enumeration(scheme, k):
     np.testing.assert_allclose(found, 7 * np.einsum("o,oj,ok->jk", chance, sums, sums), atol=1e-12)
 
 
-@pytest.mark.parametrize(("scheme", "k"), [("full", None), ("one", 2), ("two", 2)])
+@pytest.mark.parametrize(
+    ("scheme", "k"),
+    [("full", None), pytest.param("one", 2, marks=pytest.mark.slow), pytest.param("two", 2, marks=pytest.mark.slow)],
+)
 def test_two_dimensions_against_the_exact_recursion(scheme, k):
     # Squared loss, Z_i ~ N(m_i + R_i theta, C_i): the second moments of x = theta - theta_PS obey a recursion.
     rng = np.random.default_rng(2)

@@ -58,6 +58,7 @@ def gaussian_world(seed):
     return m, eps - p @ eps + target, p
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("worlds", [12, pytest.param(1000, marks=pytest.mark.slow)])
 def test_gaussian_numbers(worlds, tally):
     for seed in range(worlds):
@@ -152,6 +153,7 @@ class Opinions(AbstractPopulation):
         return standard_nodes((), count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("worlds", [4, pytest.param(150, marks=pytest.mark.slow)])
 def test_memories_of_a_users_own(worlds, tally):
     for seed in range(worlds):

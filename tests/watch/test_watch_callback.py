@@ -50,6 +50,7 @@ def test_what_is_wrong_is_told():
         pf.run(PROBLEM, ALGORITHM, 5, theta=1.0, callbacks=[pf.callbacks.Watching(watch, ["loss"])])
 
 
+@pytest.mark.slow
 def test_a_summary_stands_for_a_large_model():
     watch = pf.watch(drift="none")
     watching = pf.callbacks.Watching(watch, ["moved"], summary=lambda theta: {"size": float(np.abs(theta).sum())})

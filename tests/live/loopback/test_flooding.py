@@ -97,6 +97,7 @@ def send(line, head, body=b"", times=0):
     return b""
 
 
+@pytest.mark.slow
 def test_a_server_holds_nothing_of_what_it_refuses(server):
     line, process, signed = server
     send(line, f"Content-Length: {LIMIT}\r\n{signed()}", b"x" * MB, LIMIT // MB)  # first uses
@@ -174,6 +175,7 @@ def honest(there):
     there.sendall(OK + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
 
 
+@pytest.mark.slow
 def test_a_member_holds_nothing_of_what_it_refuses():
     now = {"answer": honest}
     with hostile(lambda there: now["answer"](there)) as port:
