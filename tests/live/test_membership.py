@@ -19,7 +19,7 @@ from performative.live.journal import Journal
 from performative.live.loopback import certificates
 from performative.live.loopback.commands import FederationError
 from performative.live.loopback.site import Site
-from performative.live.membership import doctor, host, papers, server
+from performative.live.membership import doctor, host, papers, server, validity
 
 ADDRESS = "federation.bank.example:9443"
 
@@ -380,10 +380,18 @@ def test_certificates_are_renewed_under_the_same_authority(app, tmp_path, monkey
 
 
 def test_an_end_that_is_near_is_said(app, monkeypatch):
-    assert server.certificate_warnings(Site.inside(app).certificates) == []
+    site = Site.inside(app)
+    requested(app, invited(app))
+    member = Site.inside(app.parent / "north")
+    assert validity.certificate_warnings(site) == validity.certificate_warnings(member) == []
+    monkeypatch.setattr(certificates, "RENEW_BEFORE", certificates.LIFETIME)
+    (said,) = validity.certificate_warnings(site)
+    assert said.startswith("the server's certificate (server.pem) expires on ") and "`federation rotate` issues" in said
     monkeypatch.setattr(certificates, "RENEW_BEFORE", certificates.AUTHORITY_LIFETIME)
-    said = server.certificate_warnings(Site.inside(app).certificates)
-    assert len(said) == 2 and "`federation rotate`" in said[0] and "--new-authority" in said[1]
+    said = validity.certificate_warnings(site)
+    assert len(said) == 2 and all("`federation rotate --new-authority`" in one for one in said)
+    (said,) = host.member_lines(host.member_status(app.parent / "north"))[2:]
+    assert "the authority's certificate (ca.pem) expires" in said and "`federation join FILE`" in said
     with pytest.raises(ValueError, match="the authority itself expires"):
         server.rotate(app, None, False)
 
@@ -446,7 +454,7 @@ def test_the_doctor_names_what_is_wrong_and_the_remedy(app, monkeypatch):
     assert [check.name for check in found if check.wrong] == ["server"]
     (app / ".federation" / "server" / "journal.key").chmod(0o644)
     monkeypatch.setattr(doctor, "_ROOM", 1 << 60)
-    monkeypatch.setattr(doctor, "RENEW_BEFORE", certificates.AUTHORITY_LIFETIME)
+    monkeypatch.setattr(certificates, "RENEW_BEFORE", certificates.AUTHORITY_LIFETIME)
     wrong = {check.name: check for check in doctor.examine(app) if check.wrong}
     assert set(wrong) == {"permissions", "disk", "certificates", "server"}
     assert "journal.key" in wrong["permissions"].found and wrong["permissions"].remedy.startswith("chmod 600 ")

@@ -236,6 +236,8 @@ def set_address(app: Path, address: str, listen: str | None) -> bool:
 def show_server(reporter: Reporter, running: dict[str, Any], moved: bool) -> None:
     """What `up` prints for a server with members on other hosts."""
     reporter.show(f"The server is up; {running['clients']} members reach it at {running['address']}.")
+    if why := running.get("reissued"):
+        reporter.show(f"The server's certificate {why}; the same authority has issued a new one. Members need not act.")
     if moved:
         reporter.show("Next: performative federation invite NAME, once per member, including those that have the")
         reporter.show("server's old address.")

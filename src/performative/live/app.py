@@ -19,12 +19,13 @@ from performative.live.loopback.interrupts import interrupts_held
 from performative.live.loopback.site import Site
 from performative.live.membership.host import member_lines, member_status
 from performative.live.membership.server import (
-    certificate_warnings,
     changed_for,
     end_rotation,
     finish_rotation,
     members,
+    reissue,
 )
+from performative.live.membership.validity import certificate_warnings
 from performative.live.rehearsal import rehearse
 from performative.live.secure.roster import provision
 from performative.live.server_store import (
@@ -90,9 +91,11 @@ def up(app: Path, federation: Federation, data: Path | None = None) -> dict[str,
     _stop_where_limit_changed(site, server_folder(app), largest)
     if site.address is not None and not site.joined:  # members run on their own hosts
         finish_rotation(app)
+        reissued = reissue(app)
         processes.start_server(site, largest, _START)
         end_rotation(app)
-        return {"clients": federation.clients, "address": site.address, "processes": processes.running(site)}
+        told = {"clients": federation.clients, "address": site.address, "processes": processes.running(site)}
+        return told | ({"reissued": reissued} if reissued else {})
     if federation.secure_settings is not None:
         site.prepare(federation.clients)
         provision({client: site.state(client) for client in range(federation.clients)})
@@ -328,7 +331,7 @@ def status(app: Path) -> dict[str, Any]:
         "versions": versions,
         "address": site.address,
         "members": members(app) if site.address else [],
-        "certificates": certificate_warnings(site.certificates) if site.address else [],
+        "certificates": certificate_warnings(site) if site.address else [],
     }
 
 

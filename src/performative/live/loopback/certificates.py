@@ -52,18 +52,21 @@ def certificates_good(folder: Path) -> bool:
 
 
 def is_signed_by_authority(folder: Path) -> bool:
-    """Whether authority, server certificate and its key exist, and the first signed the second."""
+    """Whether authority, server certificate and its key exist and belong together."""
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import serialization
 
     if not all((folder / name).is_file() for name in (AUTHORITY, SERVER, SERVER_KEY)):
         return False
     try:
         authority = x509.load_pem_x509_certificate((folder / AUTHORITY).read_bytes())
-        x509.load_pem_x509_certificate((folder / SERVER).read_bytes()).verify_directly_issued_by(authority)
+        server = x509.load_pem_x509_certificate((folder / SERVER).read_bytes())
+        server.verify_directly_issued_by(authority)
+        key = serialization.load_pem_private_key((folder / SERVER_KEY).read_bytes(), None)
     except (ValueError, TypeError, InvalidSignature):
         return False
-    return True
+    return bool(key.public_key() == server.public_key())
 
 
 def valid_until(path: Path) -> datetime.datetime:
@@ -171,6 +174,12 @@ def stage_server(folder: Path, names: Iterable[str], key_file: Path | None = Non
     from cryptography.hazmat.primitives import serialization
 
     path = folder / AUTHORITY_KEY if key_file is None else key_file
+    if not (folder / AUTHORITY).is_file():
+        raise ValueError(
+            f"{folder / AUTHORITY}, the authority's certificate, is missing; restore it from a backup, or from a "
+            f"member's .federation/certificates/{AUTHORITY}; or create a new authority (rotate --new-authority), which "
+            "every member must then accept."
+        )
     if not path.is_file():
         raise ValueError(
             f"{path}, the authority's key, is missing; provide it (rotate --authority-key FILE), or create a new "

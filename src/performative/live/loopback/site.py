@@ -29,8 +29,6 @@ from performative._base.files import write_whole
 from performative.live.loopback.certificates import (
     AUTHORITY,
     finish_issue,
-    is_signed_by_authority,
-    make_authority,
     make_certificates,
     make_key,
     private_folder,
@@ -130,16 +128,13 @@ class Site:
     def _certify(self) -> bool:
         """Create missing certificates; True if the old ones became invalid.
 
-        Members on their own hosts trust the existing authority: it is never replaced silently.
+        Members on their own hosts trust the existing authority: it is never replaced here. `federation up` issues a
+        lost certificate of such a server again.
         """
         if self.joined:
             return False
         finish_issue(self.certificates)
-        if self.address is None:
-            return make_certificates(self.certificates)
-        if not is_signed_by_authority(self.certificates):
-            make_authority(self.certificates, self.names, keep=True)
-        return False
+        return self.address is None and make_certificates(self.certificates)
 
     @property
     def joined(self) -> bool:

@@ -14,12 +14,12 @@ from pathlib import Path
 from performative._base.checkup import Check
 from performative.live.journal import read_journal
 from performative.live.loopback import processes
-from performative.live.loopback.certificates import AUTHORITY, RENEW_BEFORE, SERVER, valid_until
 from performative.live.loopback.gate import SIGN
 from performative.live.loopback.process_table import members
 from performative.live.loopback.site import REFUSED, Site
 from performative.live.membership.host import may_ask, read_record
 from performative.live.membership.sockets import listening
+from performative.live.membership.validity import examine_certificates, examine_presented
 
 # Bytes that must be free, and seconds that clocks may differ: Flower rejects a node whose signed time is 5 s ahead, or
 # 5 minutes behind, and a request expires at a time of the server's clock.
@@ -34,7 +34,7 @@ def examine(app: Path) -> list[Check]:
     site = Site.inside(app)
     if not site.folder.exists():
         raise ValueError(f"{app} has no federation yet; start one with `federation up` or `federation join`.")
-    made = [*_permissions(site), *_membership(site), _disk(site), *_certificates(site), *_versions(site)]
+    made = [*_permissions(site), *_membership(site), _disk(site), *examine_certificates(site), *_versions(site)]
     return [*made, *_server(site), *_ports(site)]
 
 
@@ -80,23 +80,6 @@ def _disk(site: Site) -> Check:
     return Check("disk", text, "" if free >= _ROOM else f"free space in {site.folder}: records need at least 1 GiB")
 
 
-def _certificates(site: Site) -> Iterator[Check]:
-    remedies = {SERVER: "`federation rotate`", AUTHORITY: "`federation rotate --new-authority`"}
-    if site.joined:
-        remedies = {AUTHORITY: "ask the server's owner for a new file: `federation invite`"}
-    elif site.address is None:
-        remedies = dict.fromkeys(remedies, "`federation up` creates new ones")
-    now = datetime.datetime.now(datetime.UTC)
-    for name, remedy in remedies.items():
-        if not (site.certificates / name).exists():
-            yield Check("certificates", f"{name} is missing", "`federation up` creates it")
-            continue
-        until = valid_until(site.certificates / name)
-        what = "expired" if until < now else "expires"
-        late = until < now + RENEW_BEFORE
-        yield Check("certificates", f"{name} {what} on {until.date()}", remedy if late else "")
-
-
 def _versions(site: Site) -> Iterator[Check]:
     """Compare a member's versions with the server's at the time of the invitation."""
     from performative.live.flower import versions
@@ -117,14 +100,14 @@ def _server(site: Site) -> Iterator[Check]:
     if not site.joined and "superlink" not in processes.running(site):
         yield Check("server", "it is not running", "`federation up` starts it")
         return
+    if not site.authority.exists():  # said before
+        return
     try:
         date = _ask(
             HTTPSConnection(where, timeout=10.0, context=ssl.create_default_context(cafile=str(site.authority)))
         )
     except ssl.SSLCertVerificationError as error:
-        yield Check(
-            "server", f"{where} presents another certificate: {error.verify_message}", "ask its owner; do not join"
-        )
+        yield examine_presented(site, where, error)
         return
     except (OSError, HTTPException) as error:
         remedy = (
@@ -176,7 +159,7 @@ def _ports(site: Site) -> Iterator[Check]:
 
 
 def _is_gated(site: Site, host: str, port: int) -> bool:
-    trusted = ssl.create_default_context(cafile=str(site.authority))
+    trusted = ssl.create_default_context(cafile=str(site.authority) if site.authority.exists() else None)
     for connection in (
         HTTPSConnection(host, port, timeout=5.0, context=trusted),
         HTTPConnection(host, port, timeout=5.0),

@@ -16,7 +16,7 @@ from typing import Any
 from performative._base.files import write_whole
 from performative.live.limits import largest_message
 from performative.live.loopback import processes
-from performative.live.loopback.certificates import AUTHORITY, make_key, private_folder, valid_until, write_private
+from performative.live.loopback.certificates import make_key, private_folder, write_private
 from performative.live.loopback.site import FOLDER, LET_IN, REFUSED, Site
 from performative.live.membership.papers import (
     JOIN,
@@ -27,6 +27,7 @@ from performative.live.membership.papers import (
     make_request,
     write_paper,
 )
+from performative.live.membership.validity import certificate_warnings, examine_certificates
 from performative.live.secure.roster import identity_of
 from performative.live.sources.tables import TableSource
 from performative.live.worker import load_federation
@@ -343,7 +344,8 @@ def member_status(folder: Path) -> dict[str, Any]:
         "address": site.address,
         "app": told["app"],
         "processes": here,
-        "authority_until": valid_until(site.certificates / AUTHORITY).date().isoformat(),
+        "authority": examine_certificates(site)[0].found,
+        "certificates": certificate_warnings(site),
     }
 
 
@@ -351,5 +353,6 @@ def member_lines(found: dict[str, Any]) -> list[str]:
     """The status as lines of text."""
     return [
         f"{found['member']}, client {found['client']}: {found['state']}",
-        f"server at {found['address']}; app {found['app'][:12]}; authority until {found['authority_until']}",
+        f"server at {found['address']}; app {found['app'][:12]}; {found['authority']}",
+        *found["certificates"],
     ]

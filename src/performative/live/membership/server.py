@@ -43,6 +43,7 @@ from performative.live.membership.papers import (
     text_of,
     write_paper,
 )
+from performative.live.membership.validity import is_expired
 from performative.live.server_store import is_held
 
 _DAY = 86_400.0
@@ -149,6 +150,10 @@ def invite(app: Path, name: str, clients: int, *, client: int | None, days: floa
         raise ValueError(f"{out} already exists; pass another name with --out, or remove it.")
     if not 0 < days <= 365:
         raise ValueError(f"--days must be above 0 and at most 365; got {days:g}.")
+    if not site.authority.exists():
+        raise ValueError(
+            f"{site.authority}, by which members know the server, is missing; `federation doctor` says what to do."
+        )
     site.prepare()
     site.hide(app.absolute())
     with in_turn(site.folder):
@@ -351,7 +356,7 @@ def rotate(app: Path, key_file: Path | None, new_authority: bool) -> dict[str, A
         if new_authority:
             stage_authority(site.certificates, site.names, keep=True)
         else:
-            if ends_soon(site.authority):
+            if site.authority.exists() and ends_soon(site.authority):
                 raise ValueError(
                     "the authority itself expires within 30 days; create a new one: `rotate --new-authority`."
                 )
@@ -376,6 +381,29 @@ def finish_rotation(app: Path) -> None:
         if "superlink" in processes.running(site):
             processes.stop(site)
         decide(site.certificates)
+
+
+def reissue(app: Path) -> str:
+    """Issue the server's certificate again, from the same authority, if it is lost or has expired; returns which."""
+    site = server_site(app)
+    if is_held(site.folder / "server"):  # a server that runs has read its certificate
+        return ""
+    if is_signed_by_authority(site.certificates):
+        if not is_expired(site.certificates / SERVER):
+            return ""
+        why = "had expired"
+        if is_expired(site.authority):
+            raise ValueError(
+                f"the authority expired on {valid_until(site.authority).date()}; create a new one: `federation rotate "
+                "--new-authority`, then `federation invite NAME` for each member."
+            )
+    else:
+        why = "was lost or damaged"
+    stage_server(site.certificates, site.names)
+    _log_certificate(_journal(app), _staged_facts(site, False))
+    processes.stop(site)
+    decide(site.certificates)
+    return why
 
 
 def end_rotation(app: Path) -> None:
@@ -412,15 +440,6 @@ def members(app: Path) -> list[dict[str, Any]]:
         if name not in known
     ]
     return sorted(found, key=lambda entry: int(entry["client"]))
-
-
-def certificate_warnings(folder: Path) -> list[str]:
-    """Warnings for certificates that expire within 30 days."""
-    found = []
-    for file, remedy in ((SERVER, "`federation rotate`"), (AUTHORITY, "`federation rotate --new-authority`")):
-        if (folder / file).exists() and ends_soon(folder / file):
-            found.append(f"{file} expires on {valid_until(folder / file).date()}: {remedy}")
-    return found
 
 
 def changed_for(app: Path) -> list[str]:
