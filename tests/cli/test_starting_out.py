@@ -92,6 +92,16 @@ def test_init_asks_at_a_terminal(people, monkeypatch):
         if "people change" in question:  # asked again, too
             with pytest.raises(typer.BadParameter, match="Did you mean 'debt'"):
                 value_proc("utilization,debts")
+            with pytest.raises(typer.BadParameter, match="job: this column is not numeric"):
+                value_proc("debt,job")
+        if "names the client" in question:
+            with pytest.raises(typer.BadParameter, match="defaulted: this column is the label"):
+                value_proc("defaulted")
+            with pytest.raises(typer.BadParameter, match=r"debt: .* of its entries are missing"):
+                value_proc("debt")
+        if question.startswith("Which column is the label"):  # it used to be refused after the last question
+            with pytest.raises(typer.BadParameter, match="job: the label must have two classes"):
+                value_proc("job")
         told = {"names the client": "none", "people change": "debt"}
         return value_proc(next((word for words, word in told.items() if words in question), default))
 
@@ -110,7 +120,7 @@ def test_init_asks_at_a_terminal(people, monkeypatch):
         (("--label", "defalted"), "--label 'defalted' is not a column of the table. Did you mean 'defaulted'?"),
         (("--label", "job"), "must have two classes"),
         (("--strategic", "debts"), "Did you mean 'debt'?"),
-        (("--strategic", "job"), "job"),
+        (("--strategic", "job"), "--strategic job: this column is not numeric, so it has no direction"),
         (("--positive", "maybe"), "--positive 'maybe' is not one of the two classes of 'defaulted'."),
         (("--client", "defaulted"), "--client defaulted: this column is the label"),
         (("--out", "experiment.txt"), "pass a name that ends in .toml"),
@@ -144,7 +154,7 @@ def test_init_reads_what_people_have(people):
     kept = Path("hand.toml").read_text()
     answer = ask("init", "stray.csv", "--force", "--out", "hand.toml", "--strategic", "late")
     assert "column 'debt' holds numbers, but also 'n/k'" in answer.stderr.replace("\n", " ")
-    assert answer.exit_code == 2 and "error: strategic: 'late' is not a feature" in answer.stderr
+    assert answer.exit_code == 2 and "error: --strategic late: this column is the label" in answer.stderr
     assert Path("hand.toml").read_text() == kept  # what cannot be read replaces nothing
     assert not list(people.glob(".*"))
 
@@ -237,3 +247,21 @@ def test_help_is_a_plain_page(name):
 def test_lists_of_commands_are_not_cut_off():
     for words in ((), ("federation",), ("suite",), ("data",), ("privacy",)):
         assert "..." not in ask(*words, "--help").stdout.split("Commands:")[1]
+
+
+def test_init_suggests_no_client_that_it_refuses(people):
+    """A gap in a column called bank used to end `init --yes` with an error about its own suggestion."""
+    frame = pd.read_csv("people.csv")
+    frame.loc[3, "bank"] = None
+    frame.to_csv("gap.csv", index=False)
+    answer = ask("init", "gap.csv", "--yes", "--json")
+    assert answer.exit_code == 0 and json.loads(answer.stdout)["roles"]["client"] is None, answer.output
+    told = " ".join(ask("init", "gap.csv", "--force", "--client", "bank").stderr.split())
+    assert "--client bank: 1 of its entries are missing; fill them, or choose another." in told
+
+
+def test_init_uses_a_number_that_looks_like_an_identifier_if_it_is_named(people):
+    answer = ask("init", "people.csv", "--strategic", "id", "--json")
+    assert answer.exit_code == 0, answer.output
+    roles = json.loads(answer.stdout)["roles"]
+    assert roles["strategic"] == ["id"] and "id" not in roles["ignore"]

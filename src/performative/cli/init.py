@@ -1,6 +1,7 @@
 """`performative init TABLE`."""
 
 import dataclasses
+import functools
 import os
 import shlex
 from collections.abc import Callable
@@ -59,8 +60,6 @@ def init(
         roles = _choose(columns, label, client, listed(strategic), ask)
         roles = dataclasses.replace(roles, positive=_positive(frame[roles.label], positive, ask))
         where = people if "://" in people else os.path.relpath(people, out.absolute().parent)
-        if roles.client == roles.label:
-            raise Failure(f"--client {roles.client}: this column is the label; choose another.", Exit.BAD_INPUT)
         with failing((ValueError, OSError), file=people):
             population: Any = write_experiment(out, where, columns, roles, strength).population
         reporter.path("wrote ", out)
@@ -78,19 +77,26 @@ def _choose(columns: list[Any], label: str | None, client: str | None, strategic
     """The roles of the columns: from the options, by asking, or as suggested."""
     from performative.config.start import guess_roles
 
-    known = [column.name for column in columns]
-    named = [("--label", label), ("--client", client), *(("--strategic", name) for name in strategic)]
-    for option, name in named:
-        if name is not None:
-            _among(option, name, known, _COLUMN)
-    if ask and label is None:
-        label = _ask("Which column is the label (two classes)?", guess_roles(columns).label, known, _COLUMN)
+    check = functools.partial(_check_role, columns)
+    if label is not None:
+        check("--label", label, None)
+    elif ask:
+        question = "Which column is the label (two classes)?"
+        label = _prompt(question, guess_roles(columns).label, lambda text: check("--label", text.strip(), None))
     roles = guess_roles(columns, label, client)
     if roles.label is None:
         raise Failure("no column has exactly two classes; name the label column with --label.", Exit.BAD_INPUT)
+    if client is not None:
+        check("--client", client, roles.label)
+    for name in strategic:
+        check("--strategic", name, roles.label)
     if ask and client is None:
         question = "Which column names the client, such as the bank (none: one client)?"
-        answer = _ask(question, roles.client or "none", [*known, "none"], _COLUMN)
+        answer = _prompt(
+            question,
+            roles.client or "none",
+            lambda text: "none" if text.strip() == "none" else check("--client", text.strip(), roles.label),
+        )
         roles = guess_roles(columns, label, None if answer == "none" else answer)
         roles = dataclasses.replace(roles, client=None) if answer == "none" else roles
     if ask and not strategic:
@@ -98,9 +104,32 @@ def _choose(columns: list[Any], label: str | None, client: str | None, strategic
         strategic = _prompt(
             question,
             ",".join(roles.strategic),
-            lambda text: [_among("", name, known, _COLUMN) for name in listed(text)],
+            lambda text: [check("--strategic", name, roles.label) for name in listed(text)],
         )
-    return dataclasses.replace(roles, strategic=tuple(strategic)) if strategic else roles
+    ignore = tuple(name for name in roles.ignore if name not in strategic)
+    return dataclasses.replace(roles, strategic=tuple(strategic), ignore=ignore) if strategic else roles
+
+
+def _check_role(columns: list[Any], option: str, name: str, label: str | None) -> str:
+    """The name of a column, if it can have this role; the reason otherwise."""
+    column = {column.name: column for column in columns}[
+        _among(option, name, [column.name for column in columns], _COLUMN)
+    ]
+    told = ""
+    if option == "--label":
+        several = f"the label must have two classes, such as 0 and 1; this column has {column.distinct}"
+        told = several if column.distinct != 2 else ""
+    elif name == label:
+        told = "this column is the label; choose another"
+    elif option == "--client" and column.missing:
+        told = f"{column.missing} of its entries are missing; fill them, or choose another"
+    elif option == "--strategic" and column.kind == "constant":
+        told = "this column is the same for everybody, so nobody can change it; choose another"
+    elif option == "--strategic" and not column.numeric:
+        told = "this column is not numeric, so it has no direction; choose another"
+    if told:
+        raise Failure(f"{option} {name}: {told}.", Exit.BAD_INPUT)
+    return name
 
 
 def _show(reporter: Reporter, columns: list[Any], rows: int) -> None:

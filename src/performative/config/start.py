@@ -64,7 +64,7 @@ def guess_roles(columns: Sequence[Column], label: str | None = None, client: str
     """The likely role of each column, by its name and its values; `label` and `client` if they are known."""
     two = [column.name for column in columns if column.kind == "two classes"]
     label = label or _named(two, _LABELS) or (two[-1] if two else None)
-    few = [column.name for column in columns if column.distinct >= 2 and column.kind not in ("identifier", "dates")]
+    few = [c.name for c in columns if c.distinct >= 2 and not c.missing and c.kind not in ("identifier", "dates")]
     client = client or _named([name for name in few if name != label], _CLIENTS)
     rest = [column for column in columns if column.name not in (label, client)]
     ignore = tuple(column.name for column in rest if column.kind in ("identifier", "constant", "text", "dates"))
