@@ -274,18 +274,21 @@ def test_a_phone(browser, pages, tmp_path, kind):
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 def test_an_audit(browser, tmp_path, size):
     from performative import audit
+    from performative.audit.figures import pictures
 
     report = audit.audit_logs(made_results.logs(tmp_path / "logs"), drift="linear")
     file = pf.report.write(report, tmp_path / "audit.html")
     with opened(browser, file, size=size) as page:
+        page.locator("summary", has_text="The statistics behind it").click()
         draw_all(page)
         assert page.locator(".canvas .main-svg").count() >= 10  # two layers each
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
-        effect = page.locator("[data-plot='1']")
+        place = list(pictures(report)).index("effect")
+        effect = page.locator(f"[data-plot='{place}']")
         ticks = effect.locator(".yaxislayer-above .ytick").all_text_contents()
         assert ticks[0] == "pooled" and sorted(ticks[1:]) == sorted([BAD, "north"])
-        assert effect.locator(".chip").count() == 4 == len(traces(page, 1))
+        assert effect.locator(".chip").count() == 4 == len(traces(page, place))
         effect.locator("[data-log=y]").click()
-        assert layout(page, 1, "xaxis.type") == "linear"
+        assert layout(page, place, "xaxis.type") == "linear"
         effect.locator(".chip", has_text="walk").click()
-        assert len(traces(page, 1)) == 3
+        assert len(traces(page, place)) == 3

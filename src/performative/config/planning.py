@@ -1,5 +1,6 @@
 """A file for `performative plan`: [problem], [plan], and [privacy] for differential privacy."""
 
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ def load_plan(path: str | Path, overrides: dict[str, Any]) -> tuple[Problem, dic
     try:
         document, table = parse_with(file, "plan", "privacy")
         table = table | {name: value for name, value in overrides.items() if value is not None}
-        if "accuracy" not in table:
+        misspelled = not signature(plan).parameters.keys() >= table.keys()  # refused below, with the nearest name
+        if "accuracy" not in table and not misspelled:
             raise ConfigError("needs accuracy = ..., the target error in units of theta; or pass --accuracy.", "plan")
         builder = Builder(file.parent)
         problem, _ = read_all(builder, document)
