@@ -150,8 +150,10 @@ def test_an_invitation_is_good_once_and_not_for_ever(app, monkeypatch):
     with pytest.raises(ValueError, match="--fingerprint"):
         server.approve(app, path, "0000 " * 8)
     server.approve(app, path)
-    with pytest.raises(ValueError, match="north has no open invitation"):
+    with pytest.raises(ValueError, match=r"north has no open invitation: it was used .*`federation invite north`"):
         server.approve(app, path)
+    with pytest.raises(ValueError, match="west is not a member; members: north"):
+        server.expel(app, "west")
     late, _ = requested(app, invited(app, "south"))
     monkeypatch.setattr(server.time, "time", lambda: 4e9)
     with pytest.raises(ValueError, match="has expired"):

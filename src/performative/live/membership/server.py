@@ -244,7 +244,10 @@ def _check_invited(open_ones: dict[str, Any], facts: dict[str, Any], federation:
     name = facts["name"]
     invited: dict[str, Any] | None = open_ones.get(name)
     if invited is None:
-        raise ValueError(f"{name} has no open invitation: none was written, or it was used; write one.")
+        raise ValueError(
+            f"{name} has no open invitation: it was used (`federation status` lists the members) or withdrawn, or none "
+            f"was written; `federation invite {name}` writes one."
+        )
     if facts.get("federation") != federation or facts.get("client") != invited["client"]:
         raise ValueError(f"the request of {name} is for another federation or client number than its invitation.")
     if not secrets.compare_digest(proof_of(invited["token"], facts), str(facts.get("proof"))):
@@ -302,7 +305,8 @@ def _number_of(site: Site, name: str, public_key: str | None = None) -> int:
         if entry["name"] == name and public_key in (None, entry["public_key"]):
             return number
     known = ", ".join(entry["name"] for entry in site.registry().values()) or "nobody"
-    raise ValueError(f"{name} is not a member with that key; members: {known}.")
+    what = "a member" if public_key is None else "a member with that key"
+    raise ValueError(f"{name} is not {what}; members: {known}.")
 
 
 def _take_out(app: Path, site: Site, number: int, what: str) -> dict[str, Any]:
