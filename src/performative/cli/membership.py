@@ -46,11 +46,11 @@ def invite(
     """
     with _using(as_json) as reporter:
         from performative.live.app import load_app
-        from performative.live.membership import server
+        from performative.live.membership import rotation, server
         from performative.live.membership.papers import NAME, federation_fingerprint
 
         path = out or Path(f"{name}.invitation")
-        site = server.server_site(app)
+        site = rotation.server_site(app)
         if NAME.fullmatch(name):  # otherwise the path is not to blame
             _check_out(path)
         made = server.invite(app, name, load_app(app).clients, client=client, days=days, out=path)
@@ -199,9 +199,9 @@ def rotate(
     """
     with _using(as_json) as reporter:
         from performative.live.app import load_app, up
-        from performative.live.membership import server
+        from performative.live.membership import rotation, server
 
-        found = server.rotate(app, authority_key, new_authority)
+        found = rotation.rotate(app, authority_key, new_authority)
         if found["restart"]:
             with reporter.errors.status("starting"):
                 up(app, load_app(app))
