@@ -14,7 +14,7 @@ from performative.live import read_journal
 from performative.live.app import load_app, up, write_app
 from performative.live.loopback import certificates, processes
 from performative.live.loopback.site import Site
-from performative.live.membership import doctor, host, papers, server, validity
+from performative.live.membership import doctor, host, papers, rotation, server, validity
 
 ADDRESS = "127.0.0.1:9443"
 PAST = datetime.timedelta(minutes=-1)
@@ -107,7 +107,7 @@ def test_an_expired_server_certificate(app, member, monkeypatch):
         assert "the certificate of the server at 127.0.0.1:" in server_check(member).found
         assert server_check(member).remedy == "ask its owner to run `federation rotate`; this host need not act"
         assert server_check(app).remedy == "`federation rotate`; members need not act"
-        server.rotate(app, None, False)
+        rotation.rotate(app, None, False)
     assert not certificate_checks(app)
 
 
@@ -120,7 +120,7 @@ def test_an_expired_authority(app, monkeypatch):
     assert {check.remedy for check in certificate_checks(app)} == {check.remedy}
     with pytest.raises(ValueError, match=r"the authority expired on .*`federation rotate --new-authority`, then"):
         up(app, load_app(app))
-    server.rotate(app, None, True)
+    rotation.rotate(app, None, True)
     assert not certificate_checks(app)
 
 
@@ -195,14 +195,14 @@ def test_without_the_authority_nothing_is_issued(app, lost):
         with pytest.raises(ValueError, match=r"ca\.pem, by which members know the server, is missing"):
             server.invite(app, "south", 2, client=None, days=1.0, out=app.parent / "paper")
         with pytest.raises(ValueError, match=r"ca\.pem, the authority's certificate, is missing"):
-            server.rotate(app, None, False)
+            rotation.rotate(app, None, False)
     processes.stop(Site.inside(app))
     assert files(app) == before and what(app) == ["address"]
     assert any(missing in check.found or "--authority-key" in check.remedy for check in certificate_checks(app))
     assert [check.name for check in doctor.examine(app) if check.wrong].count("certificates") == len(
         certificate_checks(app)
     )
-    server.rotate(app, None, True)  # wanted, and said
+    rotation.rotate(app, None, True)  # wanted, and said
     assert not certificate_checks(app)
 
 

@@ -7,7 +7,9 @@ from federations import federation, simulated, transport
 
 import performative as pf
 from performative._base.files import write_sealed
+from performative.live import app as apps
 from performative.live import model_versions, read_events, read_model, read_status, rehearse, rollback, serve
+from performative.live.app import write_app
 from performative.live.wire import encode, flatten
 
 
@@ -82,6 +84,21 @@ def test_rollback(tmp_path):
     assert np.array_equal(kept[5], live.theta[0, 4])
     with pytest.raises(ValueError, match="no model of version 77"):
         rollback(made, folder, 77)
+
+
+def test_the_status_names_the_version_of_a_rollback(tmp_path):
+    made, app = federation(rounds=1), tmp_path / "app"
+    write_app(app, 2)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(apps, "server_folder", lambda app: tmp_path / "server")
+        rehearse(made, tmp_path)
+        rollback(made, tmp_path / "server", 0)
+        lines = apps.status_lines(apps.status(app))
+    assert "  round 2: rollback: to version 0" in lines
+    assert apps._result(tmp_path / "server", read_status(tmp_path / "server"))["lines"] == [
+        f"1 round is done; the model is version 1, in {tmp_path / 'server' / 'models'}.",
+        "rollback: once",
+    ]
 
 
 def test_rollback_to_the_model_that_is_deployed(tmp_path):

@@ -19,7 +19,7 @@ from performative.live.journal import Journal
 from performative.live.loopback import certificates
 from performative.live.loopback.commands import FederationError
 from performative.live.loopback.site import Site
-from performative.live.membership import doctor, host, papers, server, validity
+from performative.live.membership import doctor, host, papers, rotation, server, validity
 
 ADDRESS = "federation.bank.example:9443"
 
@@ -150,8 +150,10 @@ def test_an_invitation_is_good_once_and_not_for_ever(app, monkeypatch):
     with pytest.raises(ValueError, match="--fingerprint"):
         server.approve(app, path, "0000 " * 8)
     server.approve(app, path)
-    with pytest.raises(ValueError, match="north has no open invitation"):
+    with pytest.raises(ValueError, match=r"north has no open invitation: it was used .*`federation invite north`"):
         server.approve(app, path)
+    with pytest.raises(ValueError, match="west is not a member; members: north"):
+        server.expel(app, "west")
     late, _ = requested(app, invited(app, "south"))
     monkeypatch.setattr(server.time, "time", lambda: 4e9)
     with pytest.raises(ValueError, match="has expired"):
@@ -363,18 +365,18 @@ def test_certificates_are_renewed_under_the_same_authority(app, tmp_path, monkey
     folder = Site.inside(app).certificates
     authority, first = (folder / "ca.pem").read_bytes(), (folder / "server.pem").read_bytes()
     assert stat.S_IMODE((folder / "ca.key").stat().st_mode) == 0o600
-    server.rotate(app, None, False)
+    rotation.rotate(app, None, False)
     assert (folder / "ca.pem").read_bytes() == authority and (folder / "server.pem").read_bytes() != first
     assert certificates.is_signed_by_authority(folder)
     assert certificates.names_in(folder / "server.pem") >= {"federation.bank.example", "127.0.0.1"}
     (folder / "ca.key").rename(tmp_path / "safe.key")
     with pytest.raises(ValueError, match=r"--authority-key FILE.*--new-authority"):
-        server.rotate(app, None, False)
-    server.rotate(app, tmp_path / "safe.key", False)
+        rotation.rotate(app, None, False)
+    rotation.rotate(app, tmp_path / "safe.key", False)
     certificates.make_authority(tmp_path / "other", keep=True)
     with pytest.raises(ValueError, match="is not the key of the authority"):
-        server.rotate(app, tmp_path / "other" / "ca.key", False)
-    server.rotate(app, None, True)
+        rotation.rotate(app, tmp_path / "other" / "ca.key", False)
+    rotation.rotate(app, None, True)
     assert (folder / "ca.pem").read_bytes() != authority
     assert what(app)[-1] == "certificate"
 
@@ -393,7 +395,7 @@ def test_an_end_that_is_near_is_said(app, monkeypatch):
     (said,) = host.member_lines(host.member_status(app.parent / "north"))[2:]
     assert "the authority's certificate (ca.pem) expires" in said and "`federation join FILE`" in said
     with pytest.raises(ValueError, match="the authority itself expires"):
-        server.rotate(app, None, False)
+        rotation.rotate(app, None, False)
 
 
 def test_two_processes_write_one_log(tmp_path):

@@ -13,7 +13,7 @@ from performative.live.app import load_app, up, write_app
 from performative.live.loopback import certificates, processes, registration
 from performative.live.loopback.commands import FederationError
 from performative.live.loopback.site import Site
-from performative.live.membership import host, papers, server
+from performative.live.membership import host, papers, rotation, server
 
 ADDRESS, OTHER = "federation.bank.example:9443", "other.bank.example:9444"
 # As Flower's command says it.
@@ -82,7 +82,7 @@ def test_a_move_without_the_authoritys_key_changes_nothing_and_can_be_repeated(a
 
 def test_the_remedy_for_a_lost_authoritys_key_works(app):
     (Site.inside(app).certificates / certificates.AUTHORITY_KEY).unlink()
-    server.rotate(app, None, True)
+    rotation.rotate(app, None, True)
     assert server.set_address(app, OTHER, None) and "other.bank.example" in names(app)
 
 
@@ -232,7 +232,7 @@ def test_an_invitation_is_logged_before_it_is_withdrawn(app, asked, monkeypatch)
     assert what(app)[-1] == "invitation withdrawn" and server.members(app)
 
 
-STEPS = ((server, "write_whole"), (server, "_log_certificate"), (processes, "stop"), (server, "decide"),
+STEPS = ((rotation, "write_whole"), (rotation, "log_certificate"), (processes, "stop"), (rotation, "decide"),
          (certificates.os, "rename"), (certificates.os, "replace"))  # fmt: skip
 
 
@@ -243,18 +243,18 @@ def test_an_interrupted_rotation_is_finished_by_the_next(app, monkeypatch, modul
     folder, issued = Site.inside(app).certificates, []
     before = {path.name: path.read_bytes() for path in folder.glob("*.*")}
     for kind in ("stage_authority", "stage_server"):
-        stage = getattr(server, kind)
-        monkeypatch.setattr(server, kind, lambda *told, stage=stage, **more: issued.append(1) or stage(*told, **more))
+        stage = getattr(rotation, kind)
+        monkeypatch.setattr(rotation, kind, lambda *told, stage=stage, **more: issued.append(1) or stage(*told, **more))
     with monkeypatch.context() as patched, pytest.raises(Killed):
         last = 2 if name == "replace" else 1  # between two of the files
         if name == "replace":
-            patched.setattr(server, "write_whole", lambda path, content: path.write_bytes(content))
-            patched.setattr(server, "_log_certificate", lambda journal, told: None)
+            patched.setattr(rotation, "write_whole", lambda path, content: path.write_bytes(content))
+            patched.setattr(rotation, "log_certificate", lambda journal, told: None)
         killed_at(patched, module, name, last)
-        server.rotate(app, None, new_authority)
+        rotation.rotate(app, None, new_authority)
     monkeypatch.setattr(processes, "running", lambda site: {})  # it was stopped, or died
     begun = (Site.inside(app).folder / "rotation.json").exists()
-    found = server.rotate(app, None, new_authority and not begun)
+    found = rotation.rotate(app, None, new_authority and not begun)
     assert found["new_authority"] == new_authority and found["restart"] == begun
     assert len(issued) == (1 if begun else 2)
     after = {path.name: path.read_bytes() for path in folder.glob("*.*")}
@@ -264,7 +264,7 @@ def test_an_interrupted_rotation_is_finished_by_the_next(app, monkeypatch, modul
     if name != "replace":
         assert what(app) == ["address", "certificate"]
     certificates.renew_server(folder, [])  # the authority's key is that of the authority
-    server.end_rotation(app)
+    rotation.end_rotation(app)
     assert not (Site.inside(app).folder / "rotation.json").exists()
 
 
@@ -273,7 +273,7 @@ def test_up_finishes_an_interrupted_rotation(app, monkeypatch):
     before = (folder / "server.pem").read_bytes()
     with monkeypatch.context() as patched, pytest.raises(Killed):
         killed_at(patched, processes, "stop", 1)
-        server.rotate(app, None, False)
+        rotation.rotate(app, None, False)
     assert (folder / "server.pem").read_bytes() == before
     monkeypatch.setattr(processes, "start_server", lambda *told: None)
     up(app, load_app(app))
@@ -356,13 +356,13 @@ def test_an_authoritys_key_that_cannot_be_read_is_named(app):
     junk.write_bytes(b"\x00junk")
     for path in (locked, junk):
         with pytest.raises(ValueError, match=rf"{path.name} must contain .* unencrypted PEM; .*openssl ec -in"):
-            server.rotate(app, path, False)
+            rotation.rotate(app, path, False)
     words = ["openssl", "ec", "-in", str(locked), "-passin", "pass:passphrase", "-out", str(app.parent / "open.key")]
     try:
         subprocess.run(words, check=True, capture_output=True)
     except FileNotFoundError:
         pytest.skip("openssl is not installed")
-    server.rotate(app, app.parent / "open.key", False)
+    rotation.rotate(app, app.parent / "open.key", False)
 
 
 @pytest.mark.parametrize("content", [b"{1", b"", b"\xff\xfe", b"[]"])

@@ -212,7 +212,8 @@ def down(app: App = _HERE, as_json: Json = False) -> None:
     """Stop all processes of the federation. Records, models, keys and client memories are kept."""
     with _using(as_json) as (reporter, apps):
         ended = apps.down(app)
-        reporter.show(f"{len(ended)} processes were stopped." if ended else "Nothing was running.")
+        count = "1 process was" if len(ended) == 1 else f"{len(ended)} processes were"
+        reporter.show(f"{count} stopped." if ended else "Nothing was running.")
         reporter.result({"status": "completed", "stopped": ended})
 
 

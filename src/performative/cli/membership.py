@@ -46,11 +46,11 @@ def invite(
     """
     with _using(as_json) as reporter:
         from performative.live.app import load_app
-        from performative.live.membership import server
+        from performative.live.membership import rotation, server
         from performative.live.membership.papers import NAME, federation_fingerprint
 
         path = out or Path(f"{name}.invitation")
-        site = server.server_site(app)
+        site = rotation.server_site(app)
         if NAME.fullmatch(name):  # otherwise the path is not to blame
             _check_out(path)
         made = server.invite(app, name, load_app(app).clients, client=client, days=days, out=path)
@@ -199,13 +199,14 @@ def rotate(
     """
     with _using(as_json) as reporter:
         from performative.live.app import load_app, up
-        from performative.live.membership import server
+        from performative.live.membership import rotation, server
 
-        found = server.rotate(app, authority_key, new_authority)
+        found = rotation.rotate(app, authority_key, new_authority)
         if found["restart"]:
             with reporter.errors.status("starting"):
                 up(app, load_app(app))
-        reporter.show(f"The server's certificate is valid until {found['until']}.")
+        act = "" if found["new_authority"] else " Members need not act."
+        reporter.show(f"The server's certificate is valid until {found['until']}.{act}")
         if found["new_authority"]:
             names = [one["member"] for one in server.members(app)]
             reporter.show(f"Send each member a new file, `federation invite NAME`: {', '.join(names) or 'nobody yet'}.")
@@ -239,8 +240,10 @@ def show_server(reporter: Reporter, running: dict[str, Any], moved: bool) -> Non
     if why := running.get("reissued"):
         reporter.show(f"The server's certificate {why}; the same authority has issued a new one. Members need not act.")
     if moved:
-        reporter.show("Next: performative federation invite NAME, once per member, including those that have the")
-        reporter.show("server's old address.")
+        reporter.show(
+            "Next: performative federation invite NAME, once for each member, including those that have the server's "
+            "old address."
+        )
     reporter.result({"status": "completed", **running})
 
 

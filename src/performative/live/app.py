@@ -18,12 +18,10 @@ from performative.live.loopback.commands import FederationError, tail
 from performative.live.loopback.interrupts import interrupts_held
 from performative.live.loopback.site import Site
 from performative.live.membership.host import member_lines, member_status
+from performative.live.membership.rotation import end_rotation, finish_rotation, reissue
 from performative.live.membership.server import (
     changed_for,
-    end_rotation,
-    finish_rotation,
     members,
-    reissue,
 )
 from performative.live.membership.validity import certificate_warnings
 from performative.live.rehearsal import rehearse
@@ -234,7 +232,7 @@ def _result(folder: Path, told: dict[str, Any]) -> dict[str, Any]:
         why = told.get("why") or f"the model diverged at round {told['round']}; use a smaller rate, or give a domain."
         return {"status": told["state"], "why": why, **facts}
     counts = count_events(folder)
-    lines = [f"{told['round']} rounds are done; the model is version {told['version']}, in {folder / 'models'}."]
+    lines = [f"{_done(told['round'])}; the model is version {told['version']}, in {folder / 'models'}."]
     lines += _troubles(folder) + told["notes"]
     return {"status": "completed", "lines": lines, "events": counts, **facts}
 
@@ -245,10 +243,18 @@ def _troubles(folder: Path) -> list[str]:
     for event in read_events(folder):
         seen[event["what"], event.get("client")].append(str(event.get("reason", "")))
     return [
-        f"{what}{'' if client is None else f', client {client}'}: {len(reasons)} times"
+        f"{what}{'' if client is None else f', client {client}'}: {_times(len(reasons))}"
         f"{f'; the first: {reasons[0]}' if reasons[0] else ''}"
         for (what, client), reasons in seen.items()
     ]
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _done(rounds: int) -> str:
+    return "1 round is done" if rounds == 1 else f"{rounds} rounds are done"
 
 
 def logs(app: Path) -> str:
@@ -278,7 +284,7 @@ def rehearse_app(app: Path, *, rounds: int | None, tell: Tell, data: Path | None
             "round": first,
         }
     done = int(history.rounds[-1])
-    lines = [f"{done} rounds are done, in this process only.", *history.meta.get("notes", [])]
+    lines = [f"{_done(done)}, in this process only.", *history.meta.get("notes", [])]
     return {"status": "completed", "lines": lines, "round": done}
 
 
@@ -357,13 +363,17 @@ def status_lines(found: dict[str, Any]) -> list[str]:
         lines.append(f"{what}: " + ", ".join(f"{n} x client {c}" if c != "server" else f"{n} x" for c, n in by.items()))
     for event in found["last_events"]:
         who = f", client {event['client']}" if "client" in event else ""
-        lines.append(f"  round {event['round'] + 1}{who}: {event['what']}: {event.get('reason', '')}".rstrip(": "))
+        lines.append(f"  round {event['round'] + 1}{who}: {event['what']}: {_reason(event)}".rstrip(": "))
     if found["versions"]:
         lines.append(f"models: versions {found['versions'][0]} to {found['versions'][-1]}")
     for one in found["members"]:
         state = found["nodes"].get(one["client"], one["state"])
         lines.append(f"client {one['client']}: {one['member']}, {state}")
     return lines + found["certificates"]
+
+
+def _reason(event: dict[str, Any]) -> str:
+    return str(event.get("reason", f"to version {event['version']}" if event["what"] == "rollback" else ""))
 
 
 def _failed_line(run: dict[str, Any]) -> str:

@@ -269,8 +269,9 @@ def _history(
     meta |= {} if stopped is None else {"stopped_by": stopped}
     unheard = sum(int(np.sum(chunk[f"totals/{name}"])) for chunk in chunks for name in ("rejected", "missing"))
     if unheard:
+        what = "1 answer was" if unheard == 1 else f"{unheard} answers were"
         meta["notes"] = [
-            f"{unheard} answers were missing or rejected; their weight went to the other clients, so the weights are "
+            f"{what} missing or rejected; their weight went to the other clients, so the weights are "
             "unbiased only if that was independent of the data. `participation` contains each client's actual weight."
         ]
     watch = RecordConfig(1, federation.record.theta == "all")

@@ -47,12 +47,14 @@ class Flight:
 
     def start(
         self, requests: dict[int, bytes], expected: dict[int, dict[str, Any]], round: int, seconds: float
-    ) -> None:
-        """Start these clients with this round's model and a deadline in seconds."""
+    ) -> tuple[dict[int, bytes], dict[int, dict[str, Any]]]:
+        """Start these clients with this round's model and a deadline in seconds; returns `requests` and `expected` of
+        all that train."""
         self.requests |= requests
         self.expected |= expected
         self.began |= dict.fromkeys(requests, round)
         self.due |= dict.fromkeys(requests, time.monotonic() + seconds)
+        return self.requests, self.expected
 
     def take(self, gathered: Gathered) -> None:
         """Keep the first B answers in `gathered`; the others wait for the next buffer."""

@@ -71,14 +71,12 @@ def live_round(
         store.log_deployed(version, at, models_kept(federation.keep_models, broadcast.deployed))
     weights = _told_weights(ready, state, cohort, broadcast)
     starting = None if flight is None else _starting(federation, store, flight, at)
-    training = set(np.asarray(cohort.ids)[np.asarray(cohort.present)].tolist())
-    if flight is not None and starting is not None:
-        training = flight.requests.keys() | starting
+    training = set(np.asarray(cohort.ids)[np.asarray(cohort.present)].tolist()) if starting is None else starting
+    training = training if flight is None else training | flight.requests.keys()
     others = redeploy(federation, transport, store, run, training, broadcast, version)
     requests, expected = _requests(ready, run, cohort, broadcast, accepted, version, weights, starting)
     if flight is not None:
-        flight.start(requests, expected, at, float(federation.timeout))
-        requests, expected = flight.requests, flight.expected
+        requests, expected = flight.start(requests, expected, at, float(federation.timeout))
     norm = _NORM if federation.norm is None else float(federation.norm)
     longest = norm * (1 + float(jnp.sqrt(squared_norm(state.theta))))
     first_k, total = ready.setup.algorithm.participation.first_k, None

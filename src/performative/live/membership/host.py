@@ -27,7 +27,7 @@ from performative.live.membership.papers import (
     make_request,
     write_paper,
 )
-from performative.live.membership.validity import certificate_warnings, examine_certificates
+from performative.live.membership.validity import authority_until, certificate_warnings
 from performative.live.secure.roster import identity_of
 from performative.live.sources.tables import TableSource
 from performative.live.worker import load_federation
@@ -344,15 +344,16 @@ def member_status(folder: Path) -> dict[str, Any]:
         "address": site.address,
         "app": told["app"],
         "processes": here,
-        "authority": examine_certificates(site)[0].found,
+        "authority_until": authority_until(site),
         "certificates": certificate_warnings(site),
     }
 
 
 def member_lines(found: dict[str, Any]) -> list[str]:
     """The status as lines of text."""
+    until = found["authority_until"] or "unknown"
     return [
         f"{found['member']}, client {found['client']}: {found['state']}",
-        f"server at {found['address']}; app {found['app'][:12]}; {found['authority']}",
+        f"server at {found['address']}; app {found['app'][:12]}; authority until {until}",
         *found["certificates"],
     ]

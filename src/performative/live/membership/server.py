@@ -10,24 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from performative._base.files import in_turn, write_whole
-from performative.live.archives import finish_archive
 from performative.live.journal import Journal, read_journal
 from performative.live.loopback import processes
 from performative.live.loopback.certificates import (
     AUTHORITY,
     AUTHORITY_KEY,
     SERVER,
-    STAGED,
     decide,
-    ends_soon,
-    finish_issue,
     is_signed_by_authority,
     names_in,
     openssh_file,
     stage_authority,
     stage_server,
-    staged,
-    valid_until,
 )
 from performative.live.loopback.commands import FederationError, flwr
 from performative.live.loopback.registration import register_member
@@ -43,25 +37,10 @@ from performative.live.membership.papers import (
     text_of,
     write_paper,
 )
-from performative.live.membership.validity import is_expired
+from performative.live.membership.rotation import journal_of, log_certificate, server_site, staged_facts
 from performative.live.server_store import is_held
 
 _DAY = 86_400.0
-# A rotation that has begun, until the server is up with its certificate.
-_ROTATION = "rotation.json"
-
-
-def server_site(app: Path) -> Site:
-    """The site of a federation whose members have their own hosts."""
-    site = Site.inside(app)
-    if site.joined:
-        raise ValueError(f"{app} is a member's folder; this command is for the folder of the federation's server.")
-    if site.address is None:
-        raise ValueError(
-            f"{app} has no address at which members could reach it; set one with: performative federation up --app "
-            f"{app} --address HOST:PORT"
-        )
-    return site
 
 
 def set_address(app: Path, address: str, listen: str | None) -> bool:
@@ -92,9 +71,9 @@ def set_address(app: Path, address: str, listen: str | None) -> bool:
         _renew_for(site, address, names)
     moved = before != (address, listen)
     if moved:
-        _journal(app).write("address", address=address, before=before[0])
+        journal_of(app).write("address", address=address, before=before[0])
     else:
-        _log_certificate(_journal(app), _staged_facts(site, False))
+        log_certificate(journal_of(app), staged_facts(site, False))
     processes.stop(site)  # first: a call that finds the new address would leave the old server running
     if renews:
         decide(site.certificates)
@@ -165,7 +144,7 @@ def invite(app: Path, name: str, clients: int, *, client: int | None, days: floa
             token = secrets.token_hex(32)
         elif client not in (None, number):
             raise ValueError(f"--client {client}: {name} is registered as client {number}.")
-        journal, now = _journal(app), round(time.time(), 3)
+        journal, now = journal_of(app), round(time.time(), 3)
         made = Invitation(
             journal.public,
             str(site.address),
@@ -216,18 +195,18 @@ def approve(app: Path, file: Path, told: str | None = None) -> dict[str, Any]:
     _needs_superlink(site)
     with in_turn(site.folder):
         if facts["kind"] != JOIN:
-            if facts.get("federation") != _journal(app).public:
+            if facts.get("federation") != journal_of(app).public:
                 raise ValueError(f"the request in {file} is for another federation.")
             return _take_out(app, site, _number_of(site, facts["name"], facts["public_key"]), "left")
         name = facts["name"]
-        invited = _check_invited(_read_open(site), facts, _journal(app).public)
+        invited = _check_invited(_read_open(site), facts, journal_of(app).public)
         registry, number = site.registry(), int(invited["client"])
         begun = registry.get(number, {}).get("public_key") == facts["public_key"]  # and interrupted
         for entry in {} if begun else registry.values():
             if entry["public_key"] == facts["public_key"] or entry.get("identity") == facts["identity"]:
                 raise ValueError(f"a key in {file} belongs to another member; ask {name} to join with its own keys.")
         decision = {"member": name, "client": number, "key": read, "app": invited["app"]}
-        _log_once(_journal(app), "approved", decision)
+        _log_once(journal_of(app), "approved", decision)
         if not begun:
             registry[number] = {"public_key": facts["public_key"], "name": name, "node_id": None}
             registry[number] |= {"app": invited["app"], "identity": facts["identity"]}
@@ -244,7 +223,10 @@ def _check_invited(open_ones: dict[str, Any], facts: dict[str, Any], federation:
     name = facts["name"]
     invited: dict[str, Any] | None = open_ones.get(name)
     if invited is None:
-        raise ValueError(f"{name} has no open invitation: none was written, or it was used; write one.")
+        raise ValueError(
+            f"{name} has no open invitation: it was used (`federation status` lists the members) or withdrawn, or none "
+            f"was written; `federation invite {name}` writes one."
+        )
     if facts.get("federation") != federation or facts.get("client") != invited["client"]:
         raise ValueError(f"the request of {name} is for another federation or client number than its invitation.")
     if not secrets.compare_digest(proof_of(invited["token"], facts), str(facts.get("proof"))):
@@ -275,7 +257,7 @@ def _register(app: Path, site: Site, number: int, begun: bool) -> int:
     if node is None:
         reason = f"the key of {name} was registered before, and Flower does not accept a key twice"
         facts = {"member": name, "client": number, "key": fingerprint(entry["public_key"])}
-        _not_carried_out(_journal(app), "approved", reason, facts)
+        _not_carried_out(journal_of(app), "approved", reason, facts)
         site.write_registry({other: one for other, one in registry.items() if other != number})
         raise ValueError(f"{reason}; run `federation invite {name}`, and the member will create a new one.")
     return node
@@ -289,7 +271,7 @@ def expel(app: Path, name: str) -> dict[str, Any]:
         if name in open_ones:  # its invitation becomes invalid
             is_member = name in {entry["name"] for entry in site.registry().values()}
             if not is_member:
-                _journal(app).write("invitation withdrawn", member=name)
+                journal_of(app).write("invitation withdrawn", member=name)
             _write_open(site, {other: entry for other, entry in open_ones.items() if other != name})
             if not is_member:
                 return {"what": "invitation withdrawn", "member": name, "client": open_ones[name]["client"]}
@@ -302,7 +284,8 @@ def _number_of(site: Site, name: str, public_key: str | None = None) -> int:
         if entry["name"] == name and public_key in (None, entry["public_key"]):
             return number
     known = ", ".join(entry["name"] for entry in site.registry().values()) or "nobody"
-    raise ValueError(f"{name} is not a member with that key; members: {known}.")
+    what = "a member" if public_key is None else "a member with that key"
+    raise ValueError(f"{name} is not {what}; members: {known}.")
 
 
 def _take_out(app: Path, site: Site, number: int, what: str) -> dict[str, Any]:
@@ -310,12 +293,12 @@ def _take_out(app: Path, site: Site, number: int, what: str) -> dict[str, Any]:
     registry = site.registry()
     entry = registry.pop(number)
     facts = {"member": entry["name"], "client": number, "key": fingerprint(entry["public_key"])}
-    _log_once(_journal(app), what, facts)
+    _log_once(journal_of(app), what, facts)
     if entry["node_id"] is not None:  # None: the SuperLink's database was lost
         try:
             _unregister(site, entry["node_id"])
         except FederationError as refused:
-            _not_carried_out(_journal(app), what, str(refused), facts)
+            _not_carried_out(journal_of(app), what, str(refused), facts)
             raise
     # The registry comes last: while the member is in it, the command can be repeated.
     site.write_registry(registry)
@@ -341,92 +324,6 @@ def _unregister(site: Site, node: int) -> None:
     except FederationError as refused:
         if "Node ID not found" not in str(refused):
             raise
-
-
-def rotate(app: Path, key_file: Path | None, new_authority: bool) -> dict[str, Any]:
-    """Issue a new server certificate, from the same authority or a new one; if `restart`, the server must be started.
-
-    After an interruption, a second call finishes what the first began, and issues nothing else.
-    """
-    site = server_site(app)
-    if is_held(site.folder / "server"):
-        raise FederationError("a run is in progress, and the server must restart; rotate after it has ended.")
-    begun = _begun(site)
-    if not begun or (new_authority and not begun["new_authority"]):
-        if new_authority:
-            stage_authority(site.certificates, site.names, keep=True)
-        else:
-            if site.authority.exists() and ends_soon(site.authority):
-                raise ValueError(
-                    "the authority itself expires within 30 days; create a new one: `rotate --new-authority`."
-                )
-            stage_server(site.certificates, site.names, key_file)
-        restart = "superlink" in processes.running(site) or begun.get("restart", False)
-        begun = _staged_facts(site, new_authority) | {"restart": restart}
-        write_whole(site.folder / _ROTATION, json.dumps(begun).encode())
-    finish_rotation(app)
-    if not begun["restart"]:
-        end_rotation(app)
-    until = valid_until(site.certificates / SERVER).date().isoformat()
-    return {"until": until, "restart": begun["restart"], "new_authority": begun["new_authority"]}
-
-
-def finish_rotation(app: Path) -> None:
-    """Log the certificate of a rotation that has begun, stop the server, and put it in place; unless that was done."""
-    site = Site.inside(app)
-    begun = _begun(site)
-    finish_issue(site.certificates)
-    if begun and staged(site.certificates) == begun["certificate"]:
-        _log_certificate(_journal(app), begun)
-        if "superlink" in processes.running(site):
-            processes.stop(site)
-        decide(site.certificates)
-
-
-def reissue(app: Path) -> str:
-    """Issue the server's certificate again, from the same authority, if it is lost or has expired; returns which."""
-    site = server_site(app)
-    if is_held(site.folder / "server"):  # a server that runs has read its certificate
-        return ""
-    if is_signed_by_authority(site.certificates):
-        if not is_expired(site.certificates / SERVER):
-            return ""
-        why = "had expired"
-        if is_expired(site.authority):
-            raise ValueError(
-                f"the authority expired on {valid_until(site.authority).date()}; create a new one: `federation rotate "
-                "--new-authority`, then `federation invite NAME` for each member."
-            )
-    else:
-        why = "was lost or damaged"
-    stage_server(site.certificates, site.names)
-    _log_certificate(_journal(app), _staged_facts(site, False))
-    processes.stop(site)
-    decide(site.certificates)
-    return why
-
-
-def end_rotation(app: Path) -> None:
-    """Record that nothing of a rotation is left to do."""
-    (Site.inside(app).folder / _ROTATION).unlink(missing_ok=True)
-
-
-def _begun(site: Site) -> dict[str, Any]:
-    """The rotation that has begun, {} if none has."""
-    return read_json(site.folder / _ROTATION, "delete it, then run `federation rotate`")
-
-
-def _staged_facts(site: Site, new_authority: bool) -> dict[str, Any]:
-    """The server certificate that waits for a decision, for the log."""
-    until = valid_until(site.certificates / STAGED / SERVER)
-    return {"certificate": staged(site.certificates), "until": until.isoformat(), "new_authority": new_authority}
-
-
-def _log_certificate(journal: Journal, told: dict[str, Any]) -> None:
-    """Log a server certificate before it is put in place, once."""
-    facts = {name: told[name] for name in ("until", "new_authority", "certificate")}
-    if not any((line["what"], line["facts"]) == ("certificate", facts) for line in read_journal(journal.folder)):
-        journal.write("certificate", **facts)
 
 
 def members(app: Path) -> list[dict[str, Any]]:
@@ -458,12 +355,6 @@ def _needs_superlink(site: Site) -> None:
         raise FederationError(
             f"the server is not running; start it with: performative federation up --app {site.folder.parent}"
         )
-
-
-def _journal(app: Path) -> Journal:
-    folder = Site.inside(app).folder / "server"
-    finish_archive(folder)
-    return Journal(folder)
 
 
 def _read_open(site: Site) -> dict[str, Any]:

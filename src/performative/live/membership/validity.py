@@ -54,6 +54,14 @@ def certificate_warnings(site: Site) -> list[str]:
     return [f"{check.found}: {check.remedy}" for check in examine_certificates(site) if check.wrong]
 
 
+def authority_until(site: Site) -> str | None:
+    """The day on which the authority expires; None if its certificate is lost."""
+    try:
+        return valid_until(site.authority).date().isoformat()
+    except (FileNotFoundError, ValueError):
+        return None
+
+
 def is_expired(path: Path) -> bool:
     """Whether a certificate has expired."""
     return valid_until(path) < datetime.datetime.now(datetime.UTC)
