@@ -1,5 +1,6 @@
 """What a notebook shows: cards of what was made, and pictures at the end of a cell."""
 
+import dataclasses
 import io
 import re
 import sys
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import performative as pf
+from performative._base.notebook import card
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +42,14 @@ def test_results_have_their_picture(problem, history):
     sweep = pf.sweep(problem, pf.p_fedavg(0.1), over={"rate": [0.1, 0.2]}, rounds=5, theta=0.0, repeats=2)
     shown = sweep._repr_html_()
     assert "data:image/svg+xml" in shown and "rate=0.2" in shown.replace(" = ", "=")
+    assert "<code>final distance to the stable point</code>" in shown  # the numbers used to have no name
+    many = dataclasses.replace(sweep, settings=sweep.settings * 12, histories=sweep.histories * 12)
+    assert "and 4 more settings" in many._repr_html_()
+
+
+def test_backticks_are_code():
+    shown = card("a", lines=["pass it as `error`", "`<b>`"], lead="set `x`")
+    assert "as <code>error</code>" in shown and "<code>&lt;b&gt;</code>" in shown and "set <code>x</code>" in shown
 
 
 def test_verdicts_come_first(problem):

@@ -122,6 +122,17 @@ def test_stress_of_a_model_in_a_file(folder):
         ("tree.joblib", ("--label", "default", "--trust", "--strengths", "much"), "comma-separated numbers"),
         ("tree.joblib", ("--label", "default", "--trust", "--desired", "Maybe"), "is not a class of the model"),
         ("tree.joblib", ("--label", "sex", "--trust"), "the model's classes are"),
+        (
+            "tree.joblib",
+            ("--label", "default", "--trust", "--ignore", "usge"),
+            "--ignore: there is no column 'usge'. Did",
+        ),
+        (
+            "tree.joblib",
+            ("--label", "default", "--trust", "--ignore", "default"),
+            "--ignore default: this column is the",
+        ),
+        ("tree.joblib", ("--label", "default", "--trust", "--group", "default"), "--group default: this column is the"),
         ("array.joblib", ("--label", "default", "--trust"), "fitted on 2 columns without names"),
     ],
 )

@@ -42,12 +42,18 @@ def checks_of(*estimators):
                 yield pytest.param(made, check, id=f"{type(made).__name__}-{name}")
 
 
+# Some checks fit classes that are words.
+GUESSED = pytest.mark.filterwarnings("ignore:.*desired-class-assumed")
+
+
+@GUESSED
 @pytest.mark.parametrize(("estimator", "check"), list(checks_of(PerformativeClassifier(), PerformativeRegressor())))
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
 
 
 @pytest.mark.slow
+@GUESSED
 @pytest.mark.parametrize("estimator", LONG, ids=str)
 def test_all_of_scikit_learns_checks(estimator):
     found = check_estimator(estimator, on_fail=None, on_skip=None)
@@ -236,3 +242,27 @@ def test_a_batch_of_one_class_has_no_intercept():
     people = np.random.default_rng(0).normal(size=(6, 2))
     with pytest.raises(ValueError, match="all 6 people of this deployment are of class 'no'"):
         PerformativeClassifier().partial_fit(people, np.full(6, "no"), classes=["no", "yes"])
+
+
+def test_a_guess_of_what_people_want_is_told():
+    """Of "late" and "paid" people were taken to want "late", the first in the alphabet, without a word."""
+    words = np.where(Y == 1, "paid", "late")
+    with pytest.warns(
+        pf.PerformativeWarning, match=r"assumed to want 'late', not 'paid'; set desired=.*\[desired-class"
+    ):
+        guessed = PerformativeClassifier(strength=0.1).fit(X, words)
+    meant = PerformativeClassifier(strength=0.1, desired="paid").fit(X, words)
+    assert np.all((guessed.respond(X) - X) * guessed.coef_ <= 0) and np.all((meant.respond(X) - X) * meant.coef_ >= 0)
+    for kind in (Y, Y == 1, np.where(Y == 1, "yes", "no")):  # these say which class is the 1
+        PerformativeClassifier(strength=0.1).fit(X, kind)
+    PerformativeClassifier(strength=0.0).fit(X, words)
+
+
+def test_polars_in_polars_out():
+    polars = pytest.importorskip("polars")
+    table = polars.from_pandas(FRAME)
+    model = PerformativeClassifier(strength=0.1, strategic=["debt"]).fit(table, Y)
+    moved = model.respond(table)
+    assert isinstance(moved, polars.DataFrame) and moved.columns == table.columns
+    pd.testing.assert_frame_equal(moved.to_pandas(), model.respond(FRAME))
+    assert model.score(table, Y) == model.score(FRAME, Y)  # it used to warn that names were missing

@@ -228,6 +228,9 @@ warning outliers-set-the-scale: `from_frame`: a few extreme people inflate a col
 warning columns-not-scaled: `from_frame(standardize=False)`: the values of a column are above 100 (root mean square), or
   columns differ in scale by a factor of 100.
   > Keep `standardize=True`, or scale the columns first: no single learning rate suits them all.
+warning desired-class-assumed: `pf.sklearn.PerformativeClassifier`: the classes are words, and `desired` is None, so
+  people are assumed to want `classes_[0]`, the first in alphabetical order.
+  > Set `desired=` to the class that people want to be assigned.
 refusal padding-without-count: A table contains padding rows that no `count` excludes: they would be trained on as if
   they were people.
   > Give the population the count that `pf.partition.tables` or `pf.tables.write` returned with the table.

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import re
 import sys
 from collections.abc import Iterable
 from html import escape
@@ -31,15 +32,20 @@ def card(
         f"<tr>{cell}<b>{escape(name)}</b></td>{cell}<code>{escape(str(value))}</code></td></tr>"
         for name, value in facts
     )
-    told = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    told = "".join(f"<li>{_coded(line)}</li>" for line in lines)
     return (
         f'<div style="{_CARD}"><b>{escape(title)}</b>'
-        + (f"<p><b>{escape(lead)}</b></p>" if lead else "")
+        + (f"<p><b>{_coded(lead)}</b></p>" if lead else "")
         + (f"<table>{rows}</table>" if rows else "")
         + (f"<ul>{told}</ul>" if told else "")
         + picture
         + "</div>"
     )
+
+
+def _coded(text: str) -> str:
+    """Escaped text, with what stands between backticks as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def picture_of(ax: Any, alt: str) -> str:

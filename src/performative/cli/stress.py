@@ -46,11 +46,15 @@ def stress(
         with failing((ValueError, OSError), file=str(model)):
             fitted = load_classifier(model, trust)
             frame, _ = read_people(people)
-            for role, name in (("--label", label), ("--group", group)):
+            roles = [("--label", label), ("--group", group), *(("--ignore", name) for name in listed(ignore))]
+            for role, name in roles:
                 if name is not None and name not in frame.columns:
                     from performative._base.checks import nearest
 
                     raise Failure(f"{role}: there is no column {name!r}.{nearest(name, frame.columns)}", Exit.BAD_INPUT)
+            if label in (group, *listed(ignore)):
+                role = "--group" if label == group else "--ignore"
+                raise Failure(f"{role} {label}: this column is the label; choose another.", Exit.BAD_INPUT)
             fixed = {label, group or label, *listed(ignore)}
             X = rows_for(fitted, frame, fixed)
             wanted = wanted_class(fitted, positive, desired)

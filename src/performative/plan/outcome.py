@@ -130,7 +130,7 @@ class Plan:
 
     def _repr_html_(self) -> str:
         head, setting, *_ = str(self).splitlines()
-        return card("Plan", [("setting", setting.strip())], self.why, lead=head)
+        return card("Plan", [("setting", setting.strip())], self.why, lead=f"{head.removesuffix(':')}.")
 
     def __str__(self) -> str:
         if self.reached is not None and self.reached > self.accuracy:

@@ -9,7 +9,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from performative.sklearn.learner import AbstractPerformative
+from performative._base.messages import warn
+from performative.sklearn.learner import AbstractPerformative, as_plain
+from performative.sklearn.stressing import is_ordered
 from performative.types import ArrayLike
 
 
@@ -26,7 +28,7 @@ class PerformativeClassifier(ClassifierMixin, AbstractPerformative):  # type: ig
             theta.x (or -theta.x) at the cost |x' - x|^2 / (2 strength)
         method: "stable": the fixed point of retraining; "optimal": the lowest loss once people have responded;
             "static": trained once, as if nobody responded
-        desired: the class that people want to be assigned, None for classes_[0]
+        desired: the class that people want to be assigned, None for classes_[0], which is a guess if classes are words
         penalty: L2 in the mean loss, None for 1 / (number of rows), the C = 1 of `LogisticRegression`; the intercept is
             not penalized
         fit_intercept: whether to fit an intercept
@@ -140,8 +142,18 @@ class PerformativeClassifier(ClassifierMixin, AbstractPerformative):  # type: ig
             raise ValueError(
                 f"PerformativeClassifier: y contains {strange[:3].tolist()}; classes are {found.tolist()}."
             )
+        if known is None and self.desired is None and not is_ordered(found.tolist()):
+            self._tell_guess(*found.tolist())
         self.classes_ = found
         return np.searchsorted(found, y).astype(np.int32)
+
+    def _tell_guess(self, wanted: Any, other: Any) -> None:
+        if np.any(as_plain(self.strength) != 0):
+            warn(
+                "desired-class-assumed",
+                f"PerformativeClassifier: people are assumed to want {wanted!r}, not {other!r}; set desired= to the "
+                "class that they want.",
+            )
 
     def _keep(self, theta: Float[np.ndarray, " d"]) -> None:
         theta = np.asarray(theta, np.float64)

@@ -87,7 +87,7 @@ class AbstractPerformative(BaseEstimator, abc.ABC):  # type: ignore[misc]  # sci
     def respond(self, X: Any, y: Any = None, clients: ArrayLike | None = None) -> Any:
         """Return people's responses to this model: x - strength theta on the columns that they can change.
 
-        A DataFrame stays a DataFrame. `y` is required if the strength differs between classes.
+        A DataFrame of pandas or polars stays one. `y` is required if the strength differs between classes.
         """
         check_is_fitted(self)
         rows = validate_data(self, X, dtype=np.float64, reset=False)
@@ -97,16 +97,12 @@ class AbstractPerformative(BaseEstimator, abc.ABC):  # type: ignore[misc]  # sci
         problem = self._problem(rows, targets, clients)
         _, client = client_numbers(type(self).__name__, clients, len(rows))
         moved = by_row(shown(problem, self._theta()), client)[:, : rows.shape[1]]
-        if not hasattr(X, "iloc"):
-            return moved
-        import pandas as pd
-
-        return pd.DataFrame(moved, columns=X.columns, index=X.index)
+        return _as_table(moved, X)
 
     def _foresees(self) -> bool:
         """Whether the model anticipates a response: it then misclassifies people who have not responded, which a tag
         declares to scikit-learn's checks. `score` lets them respond first."""
-        return bool(self.method != "static" and np.any(_as_plain(self.strength) != 0))
+        return bool(self.method != "static" and np.any(as_plain(self.strength) != 0))
 
     def _known(self) -> Any:
         return getattr(self, "classes_", None)
@@ -183,7 +179,22 @@ class AbstractPerformative(BaseEstimator, abc.ABC):  # type: ignore[misc]  # sci
         return theta, self.max_iter, False
 
 
-def _as_plain(strength: Any) -> np.ndarray:
+def _as_table(values: Float[np.ndarray, "n d"], like: Any) -> Any:
+    """The values as the kind of table they came from."""
+    if hasattr(like, "iloc"):
+        import pandas as pd
+
+        return pd.DataFrame(values, columns=like.columns, index=like.index)
+    import narwhals.stable.v2 as nw
+
+    table = nw.from_native(like, pass_through=True)
+    if not isinstance(table, nw.DataFrame):
+        return values
+    columns = {name: values[:, j] for j, name in enumerate(table.columns)}
+    return nw.from_dict(columns, backend=table.implementation).to_native()
+
+
+def as_plain(strength: Any) -> np.ndarray:
     """A strength of any form as an array; invalid values are left to the checks in `fit`."""
     values = list(strength.values()) if hasattr(strength, "values") and callable(strength.values) else strength
     try:

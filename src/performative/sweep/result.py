@@ -185,18 +185,18 @@ class Sweep:
         return cls(over, settings, [History.load(file) for file in files], programs)
 
     def _repr_html_(self) -> str:
-        finals = [
-            (name_of(one), f"{score:.4g}") for one, score in zip(self.settings, self._shown_scores(), strict=True)
-        ]
+        from performative.plotting import label_of, pick_quantity
+
+        name = pick_quantity(self.histories[0], None)
+        finals = [(name_of(one), f"{score:.4g}") for one, score in zip(self.settings, self.scores(name), strict=True)]
+        left = len(finals) - _MOST_SHOWN
+        more = [("...", f"and {left} more settings")] if left > 0 else []
+        heading = ("setting", f"final {label_of(name, self.histories[0])}")
         compiled = f"{self.programs} compiled program{'s' * (self.programs != 1)}"
         head = f"Sweep over {', '.join(self.over)}: {len(self.settings)} settings, {compiled}"
-        return card(head, finals[:_MOST_SHOWN], picture=picture_of(self.plot(), "one line per setting"))
-
-    def _shown_scores(self) -> np.ndarray:
-        """Final values of the plotted quantity."""
-        from performative.plotting import pick_quantity
-
-        return self.scores(pick_quantity(self.histories[0], None))
+        return card(
+            head, [heading, *finals[:_MOST_SHOWN], *more], picture=picture_of(self.plot(), "one line per setting")
+        )
 
     @checked
     def plot(self, quantity: str | None = None, kind: str = "lines", ax: Any = None) -> Any:
