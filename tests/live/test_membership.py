@@ -493,7 +493,7 @@ def test_the_doctor_of_one_that_is_no_member_anymore(app, monkeypatch):
     (site.folder / "refused.json").write_text("{}")
     assert "has not approved north" in found()["membership"].found
     site.write_registry({0: site.registry()[0] | {"node_id": 41}})
-    assert "does not accept north anymore" in found()["membership"].found
+    assert "no longer accepts north" in found()["membership"].found
     host.leave(folder, app.parent / "left")
     assert "has left" in found()["membership"].found and "federation invite north" in found()["membership"].remedy
 

@@ -163,7 +163,7 @@ def test_of_a_memory_that_it_does_not_know_certify_promises_nothing():
         (r"speed must lie in \[0, 1\]; got 1.5", [0.5, 0.5], [1.5, 0.1]),
         (r"share must lie in \[0, 1\]", [1.5, -0.5], [1.0, 0.1]),
         ("speed needs one entry", [0.5, 0.5], 0.3),
-        ("axis more", np.full((3, 2, 1), 0.5), [0.1, 0.2]),
+        ("axis too many", np.full((3, 2, 1), 0.5), [0.1, 0.2]),
     ],
 )
 def test_bad_pools_are_refused(message, share, speed):

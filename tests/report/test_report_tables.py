@@ -17,8 +17,8 @@ def test_plain_text():
     assert TABLE.text().splitlines() == [
         "          deserving",
         "strength   accepted           model",
-        "0.1          73.8%    trained once",
-        "3             0.5%  stable (point)",
+        "0.1           73.8%    trained once",
+        "3              0.5%  stable (point)",
         "A note.",
     ]
 
