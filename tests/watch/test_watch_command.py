@@ -55,6 +55,8 @@ def test_once_reads_all_and_tells(rows, tmp_path):
         (["nowhere", "--state", "s"], "no such folder"),
         ([".", "--state", "nowhere/s"], "--state"),
         ([".", "--state", "s", "--once", "--port", "8000"], "--once"),
+        ([".", "--state", "s", "--once", "--every", "1"], "--every has no effect with --once"),
+        ([".", "--state", "s", "--host", "0.0.0.0"], "--host is the address of a page; it requires --port"),
         ([".", "--state", "s", "--webhook", "ftp://x"], "http"),
         ([".", "--state", "s", "--alpha", "2"], "alpha"),
     ],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from performative.cli.output import Exit, Failure, Json, failing, reporting
+from performative.cli.output import Exit, Failure, Json, failing, reject_unused, reporting
 
 if TYPE_CHECKING:
     from performative.watch.source import AbstractBatches
@@ -65,6 +65,12 @@ def watch(
             raise Failure(f"--state {state}: pass a file in an existing folder.", Exit.BAD_INPUT)
         if once and port is not None:
             raise Failure("--once exits after reading; a page (--port) needs a continuous watch.", Exit.BAD_INPUT)
+        if once:
+            reject_unused(
+                "has no effect with --once, which reads what is there and exits; drop one of the two.", "every"
+            )
+        if port is None:
+            reject_unused("is the address of a page; it requires --port.", "host")
         asked: dict[str, Any] = {"drift": drift.value, "alpha": alpha, "loss_limit": loss_limit, "gap_limit": gap_limit}
         if columns:
             asked["columns"] = [name.strip() for name in columns.split(",")]
