@@ -10,31 +10,6 @@ from typer.testing import CliRunner
 from performative.cli.app import app
 from performative.config.problems import load_problem
 
-FILE = """
-[problem]
-loss = "squared"
-[problem.population]
-name = "Gaussian"
-mean = [0.0, 1.0]
-sensitivity = 0.5
-scale = 1.0
-[algorithm]
-recipe = "p_fedavg"
-rate = 0.1
-[run]
-rounds = 5
-theta = 0.0
-[plan]
-accuracy = 0.5
-"""
-
-
-@pytest.fixture
-def file(tmp_path):
-    path = tmp_path / "first.toml"
-    path.write_text(FILE)
-    return path
-
 
 def refused(*words):
     ended = CliRunner().invoke(app, [str(word) for word in words])
@@ -72,7 +47,7 @@ def test_entries_of_other_tables_are_refused(file, name, entry, table):
 
 def test_certify_names_unknown_tables(file):
     assert "unknown key 'problm'. Did you mean 'problem'?" in refused("certify", file, "--set", "problm.loss=squared")
-    file.write_text(FILE.replace("[plan]", "[plann]"))
+    file.write_text(file.read_text() + "[plann]\naccuracy = 0.5\n")
     assert "unknown key 'plann'. Did you mean 'plan'?" in refused("certify", file)
 
 

@@ -382,7 +382,6 @@ def test_a_plain_request_is_refused(tmp_path):
     assert "the server's problem, algorithm" in live.meta["failed"]
 
 
-@pytest.mark.slow
 def test_noise_of_a_secure_round_is_filled_up(tmp_path):
     """20 clients, two of them gone: the mean keeps the noise that was promised to the world, sigma c / 18."""
     population = pf.populations.Gaussian(mean=np.zeros((20, 400)), sensitivity=np.zeros(20), scale=1e-9)

@@ -52,12 +52,14 @@ class AbstractAggregator(AbstractPart, Generic[Memory]):
 
         If clients drop out of the cohort, the weights of the others change by a common factor.
         """
+        # Not abstract: most robust rules have no such form, and secure aggregation refuses them by name beforehand.
         raise NotImplementedError(f"{type(self).__name__} needs individual updates.")
 
     def aggregate_sum(
         self, theta: Theta, total: Theta, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory
     ) -> tuple[Theta, Memory]:
         """`aggregate` from total = sum_k c_k delta_k, with c = `sum_weights` of the same arguments."""
+        # As above.
         raise NotImplementedError(f"{type(self).__name__} needs individual updates.")
 
     def levels(self, upload: Upload, cohort: Cohort, weights: Float[Array, " N"], memory: Memory) -> dict[str, Array]:

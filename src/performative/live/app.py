@@ -19,10 +19,7 @@ from performative.live.loopback.interrupts import interrupts_held
 from performative.live.loopback.site import Site
 from performative.live.membership.host import member_lines, member_status
 from performative.live.membership.rotation import end_rotation, finish_rotation, reissue
-from performative.live.membership.server import (
-    changed_for,
-    members,
-)
+from performative.live.membership.server import changed_for, members
 from performative.live.membership.validity import certificate_warnings
 from performative.live.rehearsal import rehearse
 from performative.live.secure.roster import provision
